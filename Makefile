@@ -1,0 +1,39 @@
+# Every target sets up what it needs; `make help` lists them.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+# Evaluated once, by the first recipe that uses it.
+venv = $(eval venv := $(shell hack/setup))$(if $(venv),$(venv),$(error hack/setup failed))
+bin = $(venv)/bin
+run = PATH="$(bin):$$PATH" HF_HUB_OFFLINE=1
+
+.PHONY: help
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
+
+.PHONY: setup
+setup: ## make the virtual environment (outside the tree)
+	@echo "$(venv)"
+
+.PHONY: lint
+lint: ## ruff, mypy --strict, import-linter
+	$(run) ruff format --check .
+	$(run) ruff check .
+	$(run) mypy
+	$(run) lint-imports
+
+.PHONY: unit
+unit: ## tests that need neither torch nor processes: seconds
+	$(run) pytest -q -m "not torch and not processes and not cluster"
+
+.PHONY: test
+test: verify lint ## everything that CI runs
+	$(run) pytest -q
+
+.PHONY: generate
+generate: ## protobuf stubs and CRDs from their sources
+	$(run) hack/generate-protobuf
+
+.PHONY: verify
+verify: ## fail when a generated file differs from its source
+	$(run) hack/verify-generated

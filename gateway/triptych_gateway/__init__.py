@@ -1,0 +1,1 @@
+"""The OpenAI-compatible front: media, budgets, processor, routing."""

@@ -1,0 +1,1 @@
+"""The operator and the `triptych` command. Holds no torch."""

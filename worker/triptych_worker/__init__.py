@@ -1,0 +1,1 @@
+"""The encode, prefill, decode and fused stages on torch and transformers."""

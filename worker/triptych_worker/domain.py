@@ -1,0 +1,292 @@
+"""The words of the worker: what stages take and give. No protobuf, no gRPC, no I/O.
+
+Tensors are torch tensors; everything else is frozen data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+import torch
+
+
+class HandleKind(StrEnum):
+    """What a handle leads to."""
+
+    EMBEDDING = "embedding"
+    KV = "kv"
+
+
+class FinishReason(StrEnum):
+    """Why an answer ended."""
+
+    STOP = "stop"
+    LENGTH = "length"
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """A lease on one tensor that some process holds. Mirrors ``triptych.v1.Handle``."""
+
+    kind: HandleKind
+    lease_id: str
+    source: str  # host:port of the holder's Transfer service
+    instance: str
+    key: bytes
+    fingerprint: str
+    shape: tuple[int, ...]
+    dtype: str
+    size_bytes: int
+    checksum: bytes
+    ttl_seconds: float
+    transports: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """``length`` placeholder tokens from ``offset`` on, replaced by embedding rows."""
+
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class MediaItem:
+    """One picture of a prompt. ``grid`` is (t, h, w) in patches for the mrope families."""
+
+    handle: Handle
+    spans: tuple[Span, ...]
+    grid: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Token ids with placeholders expanded, and the media that fill them, in prompt order."""
+
+    token_ids: tuple[int, ...]
+    media: tuple[MediaItem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How tokens are chosen. Token ``i`` of an answer depends only on its logits, these, and ``i``,
+    so a seed gives the same answer in any batch and across the prefill/decode boundary."""
+
+    temperature: float = 0.0  # 0 is greedy
+    top_p: float = 1.0
+    top_k: int = 0  # 0 keeps all
+    seed: int = 0
+    max_tokens: int = 16
+    min_tokens: int = 0
+    stop: tuple[str, ...] = ()
+    ignore_eos: bool = False
+    logprobs: bool = False
+    top_logprobs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """Natural-log probability of one token under the unmodified distribution."""
+
+    token_id: int
+    text: str
+    logprob: float
+    utf8: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Logprobs:
+    """The chosen token and the ``top_logprobs`` most likely ones."""
+
+    chosen: TokenLogprob
+    top: tuple[TokenLogprob, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StageTimes:
+    """Seconds by ``names.Stage`` and counts by ``names.Count``."""
+
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenEvent:
+    """One generated token; ``text`` is what it adds to the answer."""
+
+    token_id: int
+    text: str
+    logprobs: Logprobs | None = None
+    finish_reason: FinishReason | None = None
+    times: StageTimes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EncodeInput:
+    """One media item to encode: the arguments of the model's vision part by name.
+
+    ``visual_tokens`` is the number of embedding rows that must come out.
+    """
+
+    key: bytes
+    tensors: Mapping[str, torch.Tensor]
+    grid: tuple[int, ...]
+    visual_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A leased embedding and how long it took. ``cached``: it was there already."""
+
+    handle: Handle
+    times: StageTimes
+    cached: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateInput:
+    """One request to the language model."""
+
+    request_id: str
+    fingerprint: str
+    prompt: Prompt
+    sampling: Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeState:
+    """What decode needs beside keys and values. Mirrors ``triptych.v1.DecodeState``."""
+
+    prompt_tokens: int
+    position_delta: int
+    output_token_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Prefilled:
+    """The first token, and the KV of the prompt unless the first token ended the answer."""
+
+    first: TokenEvent
+    kv: Handle | None
+    state: DecodeState
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeInput:
+    """An answer to go on with."""
+
+    request_id: str
+    kv: Handle
+    state: DecodeState
+    sampling: Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """Mirrors ``triptych.v1.Capacity``."""
+
+    context_tokens: int = 0
+    kv_tokens: int = 0
+    embedding_cache_bytes: int = 0
+    max_running: int = 0
+    max_batch_visual_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Mirrors ``triptych.v1.Load``: what a stage has to do right now."""
+
+    running: int = 0
+    waiting: int = 0
+    backlog_tokens: int = 0
+    kv_tokens_used: int = 0
+    leases: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What one cache holds of one fingerprint."""
+
+    cache: str
+    fingerprint: str
+    entries: int
+    bytes: int
+    leased_bytes: int
+
+
+class TensorSource(Protocol):
+    """Gets the tensor behind a handle, from this process or another."""
+
+    async def fetch(self, handle: Handle) -> torch.Tensor:
+        """The verified tensor, on the CPU; the lease is released once it has arrived.
+
+        Raises:
+            LeaseExpired, FingerprintMismatch, TransferCorrupted, Unavailable, DeadlineExceeded.
+        """
+        ...
+
+    async def release(self, handles: Sequence[Handle]) -> None:
+        """Gives leases back unread; failures are logged, since leases expire by themselves."""
+        ...
+
+
+class TensorHolder(Protocol):
+    """Publishes tensors under leases, within a bound in bytes."""
+
+    def publish(
+        self, kind: HandleKind, key: bytes, fingerprint: str, tensor: torch.Tensor
+    ) -> Handle:
+        """Copies ``tensor`` to memory that peers may read and leases it once.
+
+        Raises:
+            Overloaded: the bound is reached by leased tensors.
+            TooLarge: the tensor alone exceeds the bound.
+        """
+        ...
+
+
+class EncodeStage(Protocol):
+    """admit -> plan -> forward -> publish, for pictures."""
+
+    async def lease(self, keys: Sequence[bytes], fingerprint: str) -> list[Handle | None]:
+        """A handle for each key that is held or being encoded, None for each miss.
+
+        Raises:
+            FingerprintMismatch, Unavailable (draining).
+        """
+        ...
+
+    async def encode(self, item: EncodeInput, fingerprint: str) -> Encoded:
+        """Encodes once per key however many ask at a time.
+
+        Raises:
+            Overloaded, TooLarge, InvalidRequest, NonFinite, FingerprintMismatch, Unavailable.
+        """
+        ...
+
+
+class PrefillStage(Protocol):
+    """admit -> plan -> forward -> publish, for prompts."""
+
+    async def prefill(self, request: GenerateInput) -> Prefilled:
+        """Runs the prompt and samples the first token. Cancelling the task frees everything."""
+        ...
+
+
+class DecodeStage(Protocol):
+    """admit -> plan -> forward -> publish, for answers."""
+
+    def decode(self, request: DecodeInput) -> AsyncIterator[TokenEvent]:
+        """The tokens after those in the state. Closing the iterator frees the sequence."""
+        ...
+
+
+class FusedStage(Protocol):
+    """Prefill and decode in one engine, without copying keys and values."""
+
+    def generate(self, request: GenerateInput) -> AsyncIterator[TokenEvent]:
+        """All tokens of the answer. Closing the iterator frees the sequence."""
+        ...

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Protocol
 
 import torch
+from triptych_contract.names import Stage
 
 
 class HandleKind(StrEnum):
@@ -215,6 +216,51 @@ class Holding:
     entries: int
     bytes: int
     leased_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CacheStats:
+    """Running totals of one cache, and what it holds now."""
+
+    cache: str
+    hits: int
+    misses: int
+    evictions: int
+    bytes: int
+    capacity_bytes: int
+    seconds_saved: float
+
+
+class Observer(Protocol):
+    """Where stages report what they measured; gauges are read from ``load`` and ``stats`` instead."""
+
+    def seconds(self, stage: Stage, value: float) -> None:
+        """One duration of ``stage``."""
+        ...
+
+    def add(self, metric: str, amount: float = 1.0, **labels: str) -> None:
+        """Increases the counter ``metric`` (a constant of ``names.Metric``)."""
+        ...
+
+    def time_per_output_token(self, value: float) -> None:
+        """Seconds between two tokens of one answer."""
+        ...
+
+
+class VisionModel(Protocol):
+    """The vision part of a model, one adapter per family. Called from one torch thread only."""
+
+    width: int  # of an embedding row, deepstack features included
+    dtype: torch.dtype
+    weights_digest: str  # hexadecimal BLAKE3 over the loaded vision tensors
+
+    def encode(self, items: Sequence[EncodeInput]) -> list[torch.Tensor]:
+        """One embedding per item, in order: CPU tensors [visual_tokens, width] of ``dtype``.
+
+        Raises:
+            InvalidRequest: an item's tensors are not what the family expects.
+        """
+        ...
 
 
 class TensorSource(Protocol):

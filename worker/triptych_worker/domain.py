@@ -6,6 +6,7 @@ Tensors are torch tensors; everything else is frozen data.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -232,7 +233,7 @@ class CacheStats:
 
 
 class Observer(Protocol):
-    """Where stages report what they measured; gauges are read from ``load`` and ``stats`` instead."""
+    """Where stages report what they measured; gauges are read from ``load`` and ``stats``."""
 
     def seconds(self, stage: Stage, value: float) -> None:
         """One duration of ``stage``."""
@@ -266,10 +267,14 @@ class VisionModel(Protocol):
 class TensorSource(Protocol):
     """Gets the tensor behind a handle, from this process or another."""
 
-    async def fetch(self, handle: Handle) -> torch.Tensor:
-        """The verified tensor, on the CPU; the lease is released once it has arrived.
+    def borrow(self, handle: Handle) -> AbstractAsyncContextManager[torch.Tensor]:
+        """The verified CPU tensor, valid inside the ``async with``; keep a copy, not the tensor.
 
-        Raises:
+        From another process it is pulled and its lease released on arrival; from this process it is
+        the holder's own memory, and the lease is released on exit. Concurrent borrows of one
+        embedding from one other process are fetched once.
+
+        Raises (on entry):
             LeaseExpired, FingerprintMismatch, TransferCorrupted, Unavailable, DeadlineExceeded.
         """
         ...
@@ -280,17 +285,22 @@ class TensorSource(Protocol):
 
 
 class TensorHolder(Protocol):
-    """Publishes tensors under leases, within a bound in bytes."""
+    """Memory that peers may read, bounded in bytes; leases pin what is in it."""
 
     def publish(
         self, kind: HandleKind, key: bytes, fingerprint: str, tensor: torch.Tensor
     ) -> Handle:
-        """Copies ``tensor`` to memory that peers may read and leases it once.
+        """Copies ``tensor`` in and leases it once. Embeddings stay, evictable, after their leases
+        have ended; KV is freed with its lease. Called off the event loop: it copies and hashes.
 
         Raises:
-            Overloaded: the bound is reached by leased tensors.
+            Overloaded: what is leased leaves no room.
             TooLarge: the tensor alone exceeds the bound.
         """
+        ...
+
+    def lease(self, key: bytes, fingerprint: str) -> Handle | None:
+        """One more lease on an embedding that is held, or None."""
         ...
 
 

@@ -37,3 +37,24 @@ generate: ## protobuf stubs and CRDs from their sources
 .PHONY: verify
 verify: ## fail when a generated file differs from its source
 	$(run) hack/verify-generated
+
+.PHONY: demo
+demo: ## ask a FullSplit service about pictures, on this machine (KEEP=1 leaves it running)
+	$(run) hack/demo
+
+.PHONY: bench
+bench: ## the tables of docs/benchmarks.md, side by side in one run
+	$(run) python -m bench $(ARGS)
+
+.PHONY: bench-peers
+bench-peers: ## environments of the peers that bench compares with (vLLM on CPU, AIPerf)
+	hack/bench-peers
+
+.PHONY: shapes-eval
+shapes-eval: ## exact answers of builtin://shapes over 1,000 held-out scenes
+	cd models && $(run) python -m training.evaluate
+
+.PHONY: shapes-train
+shapes-train: ## train the shapes model again, then its second encoder (an hour on 2 cores)
+	cd models && $(run) python -m training.train
+	cd models && $(run) python -m training.train_encoder

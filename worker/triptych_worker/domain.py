@@ -5,7 +5,7 @@ Tensors are torch tensors; everything else is frozen data.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -335,7 +335,7 @@ class PrefillStage(Protocol):
 class DecodeStage(Protocol):
     """admit -> plan -> forward -> publish, for answers."""
 
-    def decode(self, request: DecodeInput) -> AsyncIterator[TokenEvent]:
+    def decode(self, request: DecodeInput) -> AsyncGenerator[TokenEvent, None]:
         """The tokens after those in the state. Closing the iterator frees the sequence."""
         ...
 
@@ -343,6 +343,6 @@ class DecodeStage(Protocol):
 class FusedStage(Protocol):
     """Prefill and decode in one engine, without copying keys and values."""
 
-    def generate(self, request: GenerateInput) -> AsyncIterator[TokenEvent]:
+    def generate(self, request: GenerateInput) -> AsyncGenerator[TokenEvent, None]:
         """All tokens of the answer. Closing the iterator frees the sequence."""
         ...

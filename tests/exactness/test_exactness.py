@@ -1,7 +1,8 @@
 """Every topology answers token for token as ``generate()`` does: alone, in a crowd, cold and warm.
 
-Real processes, the real gateway, the official client. A difference counts as rounding only where the
-reference itself chose between two logits within float32 rounding; such cases are printed and counted.
+Real processes, the real gateway, the official client. A difference counts as rounding only where
+the reference itself chose between two logits within float32 rounding; such cases are printed and
+counted.
 """
 
 from __future__ import annotations

@@ -1,0 +1,139 @@
+"""``spec.tiers.*.autoscaling``: bounds, signals and pace of a tier's HorizontalPodAutoscaler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import ClassVar, Final, Literal
+
+from pydantic import Field
+from triptych_contract.names import Tier
+
+from triptych_operator.api.rules import ApiModel, Rule
+from triptych_operator.api.scalars import Quantity, parse_quantity
+
+
+class Signal(StrEnum):
+    """What a tier can scale on."""
+
+    CPU_UTILIZATION = "CPUUtilization"
+    IMAGES_PER_SECOND = "ImagesPerSecond"
+    VISUAL_TOKENS_PER_SECOND = "VisualTokensPerSecond"
+    INPUT_TOKENS_PER_SECOND = "InputTokensPerSecond"
+    QUEUE_WAIT = "QueueWait"
+    BACKLOG_TOKENS = "BacklogTokens"
+    RUNNING_REQUESTS = "RunningRequests"
+    KV_UTILIZATION = "KVUtilization"
+    TIME_PER_OUTPUT_TOKEN = "TimePerOutputToken"  # noqa: S105 - a measure, no secret
+
+
+_ENCODE: Final = (
+    Signal.IMAGES_PER_SECOND,
+    Signal.VISUAL_TOKENS_PER_SECOND,
+    Signal.QUEUE_WAIT,
+    Signal.BACKLOG_TOKENS,
+)
+_PREFILL: Final = (Signal.INPUT_TOKENS_PER_SECOND, Signal.QUEUE_WAIT, Signal.BACKLOG_TOKENS)
+_DECODE: Final = (Signal.RUNNING_REQUESTS, Signal.KV_UTILIZATION, Signal.TIME_PER_OUTPUT_TOKEN)
+
+SIGNALS: Final[Mapping[Tier, tuple[Signal, ...]]] = {
+    Tier.ENCODER: (Signal.CPU_UTILIZATION, *_ENCODE),
+    Tier.PREFILL: (Signal.CPU_UTILIZATION, *_PREFILL),
+    Tier.DECODE: (Signal.CPU_UTILIZATION, *_DECODE),
+    Tier.FUSED: (Signal.CPU_UTILIZATION, *_PREFILL, *_DECODE),
+    Tier.GATEWAY: (Signal.CPU_UTILIZATION, Signal.RUNNING_REQUESTS),
+}
+
+
+class ScalingMetric(ApiModel):
+    """One signal and the value to keep it at."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="type(self.target) == string ? self.target.matches('[1-9]') : self.target > 0",
+            message="target must be above 0",
+            holds=lambda metric: parse_quantity(metric.target) > 0,
+        ),
+    )
+
+    signal: Signal
+    """What is measured. CPUUtilization works in every cluster; the others need an external metrics
+    API that serves Triptych's signals."""
+    target: Quantity
+    """Value to keep the signal at. Per pod: ImagesPerSecond, VisualTokensPerSecond,
+    InputTokensPerSecond, BacklogTokens, RunningRequests. Over the tier: QueueWait and
+    TimePerOutputToken in seconds (500m is half a second), KVUtilization from 0 to 1 (800m is
+    80 %). CPUUtilization is in percent of the requested CPU."""
+
+
+class ScalingPolicy(ApiModel):
+    """How much may change in how long."""
+
+    type: Literal["Pods", "Percent"]
+    """Whether value counts pods or percent of the present pods."""
+    value: int = Field(ge=1, le=10_000)
+    """The largest change within the period."""
+    period_seconds: int = Field(ge=1, le=1800)
+    """Length of the period."""
+
+
+class ScalingRules(ApiModel):
+    """The pace in one direction."""
+
+    stabilization_window_seconds: int | None = Field(default=None, ge=0, le=3600)
+    """How far back recommendations are looked at before acting on one."""
+    select_policy: Literal["Max", "Min", "Disabled"] | None = None
+    """Which policy counts when several apply; Disabled never scales in this direction."""
+    policies: tuple[ScalingPolicy, ...] = Field(default=(), max_length=8)
+    """Bounds of the pace."""
+
+
+class ScalingBehavior(ApiModel):
+    """The pace of scaling, as in autoscaling/v2."""
+
+    scale_up: ScalingRules | None = None
+    """The pace when pods are added."""
+    scale_down: ScalingRules | None = None
+    """The pace when pods are taken away."""
+
+
+class Autoscaling(ApiModel):
+    """Lets a HorizontalPodAutoscaler set the number of pods."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="self.min <= self.max",
+            message="min must not exceed max: lower min or raise max",
+            holds=lambda given: given.min <= given.max,
+        ),
+        Rule(
+            cel="self.metrics.all(a, self.metrics.exists_one(b, a.signal == b.signal))",
+            message="each signal may be given once: merge the metrics of the same signal",
+            holds=lambda given: (
+                len({metric.signal for metric in given.metrics}) == len(given.metrics)
+            ),
+        ),
+    )
+
+    min: int = Field(default=1, ge=1, le=1000)
+    """Fewest pods."""
+    max: int = Field(ge=1, le=1000)
+    """Most pods."""
+    metrics: tuple[ScalingMetric, ...] = Field(min_length=1, max_length=10)
+    """What to scale on; with several, the one that asks for most pods counts."""
+    behavior: ScalingBehavior | None = None
+    """The pace of scaling. Default: that of Kubernetes."""
+
+
+def signals_rule(tier: Tier) -> Rule:
+    """``tier`` scales on the signals that its pods measure."""
+    known = SIGNALS[tier]
+    listed = ", ".join(f"'{signal}'" for signal in known)
+    return Rule(
+        cel=f"!has(self.autoscaling) || self.autoscaling.metrics.all(m, m.signal in [{listed}])",
+        message=f"tier {tier} scales on {', '.join(known)}: choose one of these signals",
+        holds=lambda given: (
+            given.autoscaling is None
+            or all(metric.signal in known for metric in given.autoscaling.metrics)
+        ),
+    )

@@ -1,0 +1,83 @@
+"""``spec.media``, ``spec.transfer`` and ``spec.degraded``."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from triptych_operator.api.rules import ApiModel
+from triptych_operator.api.scalars import Bytes, Duration, Network
+
+
+class Budget(ApiModel):
+    """What the pictures of one request may cost."""
+
+    max_items: int = Field(default=16, ge=0, le=1024)
+    """Pictures in one request; 0 serves text alone."""
+    max_bytes: Bytes = "20Mi"
+    """Size of one picture file."""
+    max_pixels: int = Field(default=64_000_000, ge=1, le=1_000_000_000)
+    """Width times height of one picture, read from its header before anything is decoded."""
+
+
+class Budgets(ApiModel):
+    """Budgets by who asks."""
+
+    default: Budget = Field(default_factory=Budget)
+    """The budget of every request."""
+
+
+class UrlPolicy(ApiModel):
+    """Which picture URLs the gateway fetches."""
+
+    allow_networks: tuple[Network, ...] = Field(default=(), max_length=64)
+    """Networks that may be fetched from although they are not public, such as 10.1.0.0/16 for an
+    object store of your own. Private, loopback, link-local and metadata addresses are refused."""
+    fetch_timeout: Duration = "10s"
+    """How long fetching one picture may take."""
+
+
+class MediaDecode(ApiModel):
+    """Decoding of picture files, in processes apart from the gateway's."""
+
+    processes: int = Field(default=2, ge=1, le=256)
+    """Decoder processes of one gateway pod: about as many as it has cores."""
+    timeout: Duration = "10s"
+    """How long decoding one picture may take."""
+    inflight: Bytes = "1Gi"
+    """Decoded pictures in memory, all requests of one gateway pod together."""
+
+
+class MediaSpec(ApiModel):
+    """What happens to pictures before they reach the encoder."""
+
+    budgets: Budgets = Field(default_factory=Budgets)
+    """What the pictures of a request may cost; more is refused with a message that says so."""
+    url_policy: UrlPolicy = Field(default_factory=UrlPolicy)
+    """Which picture URLs are fetched."""
+    decode: MediaDecode = Field(default_factory=MediaDecode)
+    """How picture files are decoded."""
+
+
+class TransferSpec(ApiModel):
+    """How embeddings and keys and values move between the tiers."""
+
+    transport: Literal["auto", "grpc", "nixl"] = "auto"
+    """auto takes the fastest that both ends have; grpc works everywhere; nixl uses shared memory
+    or RDMA."""
+    lease: Duration = "30s"
+    """How long a tensor is kept for the peer that has been told to fetch it."""
+    timeout: Duration = "20s"
+    """How long one fetch may take."""
+
+
+class DegradedSpec(ApiModel):
+    """What is still served when a part is lost."""
+
+    on_encoder_loss: Literal["EncodeInline", "Queue", "RejectMultimodal"] = "RejectMultimodal"
+    """When no encoder is up: EncodeInline lets the prefill or fused tier encode (it then keeps the
+    encoder's weights in memory too), Queue makes requests with pictures wait for queueTimeout,
+    RejectMultimodal answers them with 503. Text goes on in each case."""
+    queue_timeout: Duration = "30s"
+    """How long Queue waits for an encoder to come back."""

@@ -1,0 +1,84 @@
+"""What a value must obey, as data: checked here in Python, and written into the CRD as CEL.
+
+A rule says the same thing twice, once for the API server (``cel``) and once for us (``holds``), and
+carries the message that either side answers with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, model_validator
+from pydantic.alias_generators import to_camel
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One condition on a value. ``message`` says what to do when it does not hold."""
+
+    cel: str
+    message: str
+    holds: Callable[[Any], bool]
+
+    def check(self, value: object) -> None:
+        """Raises the validation error of this rule unless ``value`` obeys it."""
+        if not self.holds(value):
+            raise PydanticCustomError("rule", "{message}", {"message": self.message})
+
+
+@dataclass(frozen=True, slots=True)
+class Obeys:
+    """Annotation of a scalar type: ``Annotated[str, Obeys(Rule(...), max_length=253)]``."""
+
+    rule: Rule
+    max_length: int | None = None  # the API server needs it to bound the cost of the CEL
+    int_or_string: bool = False  # a Kubernetes quantity may be written as a number
+    format: str = ""  # OpenAPI format that the API server knows
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Adds the check to the scalar's own schema."""
+        inner = handler(source)
+        if self.int_or_string:
+            inner = core_schema.no_info_before_validator_function(_number_as_text, inner)
+        return core_schema.no_info_after_validator_function(self._checked, inner)
+
+    def _checked(self, value: str) -> str:
+        if self.max_length is not None and len(value) > self.max_length:
+            raise PydanticCustomError(
+                "too_long", "has more than {limit} characters", {"limit": self.max_length}
+            )
+        self.rule.check(value)
+        return value
+
+
+def _number_as_text(value: object) -> object:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+class ApiModel(BaseModel):
+    """Base of every object in the resource: frozen, camelCase, and strict about names and types.
+
+    Validate JSON (``model_validate_json``), as the API server does: in it, ``"2"`` is no number.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        alias_generator=to_camel,
+        use_attribute_docstrings=True,
+    )
+    rules: ClassVar[tuple[Rule, ...]] = ()
+    # Written into the CRD alone: what a cluster refuses and `triptych up` takes.
+    cluster_rules: ClassVar[tuple[Rule, ...]] = ()
+
+    @model_validator(mode="after")
+    def _obeys_rules(self) -> Self:
+        for rule in self.rules:
+            rule.check(self)
+        return self

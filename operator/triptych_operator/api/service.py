@@ -1,0 +1,153 @@
+"""The whole resource: ``MultimodalService``."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final, Literal
+
+from pydantic import ConfigDict, Field, JsonValue
+from triptych_contract.names import TOPOLOGY_TIERS, Tier, Topology
+
+from triptych_operator.api.media import DegradedSpec, MediaSpec, TransferSpec
+from triptych_operator.api.model import EngineSpec, ModelSpec
+from triptych_operator.api.rules import ApiModel, Rule
+from triptych_operator.api.tiers import (
+    DecodeTier,
+    EncoderTier,
+    FusedTier,
+    GatewayTier,
+    PrefillTier,
+    Tiers,
+    TierSpec,
+)
+
+GROUP: Final = "triptych.dev"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+KIND: Final = "MultimodalService"
+PLURAL: Final = "multimodalservices"
+# Child names are NAME-TIER, and a label value and a Service name hold 63 characters.
+NAME_LIMIT: Final = 40
+
+
+def _topology_rule(topology: Topology) -> Rule:
+    allowed = TOPOLOGY_TIERS[topology]
+    foreign = [tier for tier in Tier if tier not in allowed]
+    absent = " && ".join(f"!has(self.tiers.{tier})" for tier in foreign)
+    return Rule(
+        cel=f"self.topology != '{topology}' || !has(self.tiers) || ({absent})",
+        message=f"topology {topology} has the tiers {', '.join(allowed)}: remove the others from "
+        "tiers, or choose another topology",
+        holds=lambda spec: (
+            spec.topology != topology or all(getattr(spec.tiers, tier) is None for tier in foreign)
+        ),
+    )
+
+
+class ServiceSpec(ApiModel):
+    """What to serve, and how."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        *(_topology_rule(topology) for topology in Topology),
+        Rule(
+            cel="self.topology != 'Fused' || !has(self.degraded)"
+            " || self.degraded.onEncoderLoss == 'RejectMultimodal'",
+            message="topology Fused has no encoder tier to lose: remove degraded.onEncoderLoss, or "
+            "choose EncodeSplit or FullSplit",
+            holds=lambda spec: (
+                spec.topology is not Topology.FUSED
+                or spec.degraded.on_encoder_loss == "RejectMultimodal"
+            ),
+        ),
+    )
+
+    model: ModelSpec
+    """What is served."""
+    topology: Topology
+    """Which tiers serve it. Fused: one pool runs everything. EncodeSplit: encoders apart from
+    prefill and decode. FullSplit: encoder, prefill and decode are three pools."""
+    engine: EngineSpec = Field(default_factory=EngineSpec)
+    """The program that runs the stages."""
+    tiers: Tiers = Field(default_factory=Tiers)
+    """How many pods of each stage there are, and what each may use."""
+    media: MediaSpec = Field(default_factory=MediaSpec)
+    """What happens to pictures before they reach the encoder."""
+    transfer: TransferSpec = Field(default_factory=TransferSpec)
+    """How tensors move between the tiers."""
+    degraded: DegradedSpec = Field(default_factory=DegradedSpec)
+    """What is still served when a part is lost."""
+
+    # A tier that is left out has the defaults of its kind.
+
+    @property
+    def encoder(self) -> EncoderTier:
+        """The encoder tier, given or by default."""
+        return self.tiers.encoder or EncoderTier()
+
+    @property
+    def prefill(self) -> PrefillTier:
+        """The prefill tier, given or by default."""
+        return self.tiers.prefill or PrefillTier()
+
+    @property
+    def decode(self) -> DecodeTier:
+        """The decode tier, given or by default."""
+        return self.tiers.decode or DecodeTier()
+
+    @property
+    def fused(self) -> FusedTier:
+        """The fused tier, given or by default."""
+        return self.tiers.fused or FusedTier()
+
+    @property
+    def gateway(self) -> GatewayTier:
+        """The gateway tier, given or by default."""
+        return self.tiers.gateway or GatewayTier()
+
+    def tier(self, tier: Tier) -> TierSpec:
+        """What all tiers have in common, of ``tier``."""
+        tiers: dict[Tier, TierSpec] = {
+            Tier.ENCODER: self.encoder,
+            Tier.PREFILL: self.prefill,
+            Tier.DECODE: self.decode,
+            Tier.FUSED: self.fused,
+            Tier.GATEWAY: self.gateway,
+        }
+        return tiers[tier]
+
+
+class Metadata(ApiModel):
+    """What of the object's metadata we read; the API server owns its meaning."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    name: str
+    namespace: str = "default"
+    uid: str = ""
+    generation: int = 0
+    annotations: dict[str, str] = Field(default_factory=dict)
+
+
+class MultimodalService(ApiModel):
+    """A vision-language model served by pools of encoder, prefill and decode pods."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel=f"self.metadata.name.matches('^[a-z]([-a-z0-9]{{0,{NAME_LIMIT - 2}}}[a-z0-9])?$')",
+            message=f"metadata.name must be at most {NAME_LIMIT} characters, lower-case letters, "
+            "digits and dashes, beginning with a letter: Services are named after it",
+            holds=lambda service: _is_service_name(service.metadata.name),
+        ),
+    )
+
+    api_version: Literal["triptych.dev/v1alpha1"]
+    kind: Literal["MultimodalService"]
+    metadata: Metadata
+    spec: ServiceSpec
+    """What to serve, and how."""
+    status: JsonValue = None
+    """What the operator saw last; never an input."""
+
+
+def _is_service_name(name: str) -> bool:
+    plain = name.isascii() and name.replace("-", "a").isalnum() and name == name.lower()
+    return plain and len(name) <= NAME_LIMIT and name[0].isalpha() and name[-1] != "-"

@@ -1,0 +1,197 @@
+"""``spec.tiers``: how many pods of each stage there are, and what each may use."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field, JsonValue
+from triptych_contract.names import Tier
+
+from triptych_operator.api.autoscaling import Autoscaling, signals_rule
+from triptych_operator.api.rules import ApiModel, Rule
+from triptych_operator.api.scalars import Bytes, Duration, Quantity, parse_quantity
+
+GPU_RESOURCE = "nvidia.com/gpu"
+
+_REPLICAS_OR_AUTOSCALING = Rule(
+    cel="!(has(self.replicas) && has(self.autoscaling))",
+    message="give either replicas (a fixed number) or autoscaling, not both: remove one",
+    holds=lambda tier: tier.replicas is None or tier.autoscaling is None,
+)
+
+
+class Resources(ApiModel):
+    """Compute resources of each pod, as in a container."""
+
+    requests: dict[str, Quantity] = Field(default_factory=dict, max_length=16)
+    """What the scheduler sets aside, such as cpu: 2 and memory: 8Gi."""
+    limits: dict[str, Quantity] = Field(default_factory=dict, max_length=16)
+    """What the pod may use at most. GPUs go here, as nvidia.com/gpu: 1."""
+
+
+class CacheSpec(ApiModel):
+    """Memory for results that are kept for the next request."""
+
+    capacity: Bytes
+    """Bytes that the cache of each pod may hold; 0 keeps nothing."""
+
+
+class Drain(ApiModel):
+    """How a pod goes away."""
+
+    timeout: Duration = "60s"
+    """How long a pod that is asked to stop may go on with what it has begun."""
+
+
+class TemplateMetadata(ApiModel):
+    """Labels and annotations to add to the pods."""
+
+    labels: dict[str, str] = Field(default_factory=dict, max_length=64)
+    """Labels to add; those that Triptych sets itself stay."""
+    annotations: dict[str, str] = Field(default_factory=dict, max_length=64)
+    """Annotations to add."""
+
+
+class PodTemplate(ApiModel):
+    """Changes to the tier's pods, merged over what Triptych makes."""
+
+    metadata: TemplateMetadata = Field(default_factory=TemplateMetadata)
+    """Labels and annotations to add."""
+    spec: dict[str, JsonValue] = Field(default_factory=dict)
+    """Part of a PodSpec, merged strategically: nodeSelector, tolerations, affinity,
+    priorityClassName, volumes, containers (by name; Triptych's own is called "triptych")."""
+
+
+class EncodeLimits(ApiModel):
+    """Bounds of the encode stage in each pod."""
+
+    batch_visual_tokens: int = Field(default=16_384, ge=1, le=10_000_000)
+    """Visual tokens of one forward pass: larger is faster and takes more memory."""
+    queue_visual_tokens: int = Field(default=131_072, ge=1, le=100_000_000)
+    """Visual tokens that may wait; more is refused, to be tried on another pod."""
+    inflight: Bytes = "1Gi"
+    """Pixels received and not yet encoded."""
+
+
+class LanguageLimits(ApiModel):
+    """Bounds of the prefill and decode stages in each pod."""
+
+    kv_tokens: int = Field(default=32_768, ge=1, le=100_000_000)
+    """Tokens whose keys and values fit the memory that is set aside at the start."""
+    max_running: int = Field(default=64, ge=1, le=65_536)
+    """Sequences of one step."""
+    queue_tokens: int = Field(default=131_072, ge=1, le=100_000_000)
+    """Prompt tokens that may wait; more is refused, to be tried on another pod."""
+    chunk_tokens: int = Field(default=512, ge=1, le=1_000_000)
+    """Prompt tokens of one step: smaller lets running answers go on more evenly."""
+    outbox: Bytes = "1Gi"
+    """Keys and values that wait to be fetched by the decode tier."""
+
+
+class GatewayLimits(ApiModel):
+    """Bounds of each gateway pod."""
+
+    max_body: Bytes = "64Mi"
+    """Size of one request's body."""
+    max_concurrent: int = Field(default=256, ge=1, le=65_536)
+    """Requests at a time; more is answered with 429."""
+    request_timeout: Duration = "5m"
+    """How long one request may take in all."""
+
+
+class TierSpec(ApiModel):
+    """What every tier has."""
+
+    replicas: int | None = Field(default=None, ge=1, le=1000)
+    """Fixed number of pods. Default: 1, unless autoscaling is given."""
+    autoscaling: Autoscaling | None = None
+    """Number of pods by load, instead of replicas."""
+    resources: Resources = Field(default_factory=Resources)
+    """Compute resources of each pod. A GPU under limits makes the tier run on it."""
+    drain: Drain = Field(default_factory=Drain)
+    """How a pod of this tier goes away."""
+    template: PodTemplate = Field(default_factory=PodTemplate)
+    """Changes to the pods of this tier."""
+
+    @property
+    def initial_replicas(self) -> int:
+        """The fixed number of pods, or what autoscaling begins with."""
+        if self.autoscaling is not None:
+            return self.autoscaling.min
+        return self.replicas or 1
+
+    @property
+    def device(self) -> str:
+        """What the tier computes on: ``cuda`` when its pods get a GPU, else ``cpu``."""
+        gpus = parse_quantity(self.resources.limits.get(GPU_RESOURCE, "0"))
+        return "cuda" if gpus > 0 else "cpu"
+
+
+class EncoderTier(TierSpec):
+    """Turns pictures into embeddings."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (_REPLICAS_OR_AUTOSCALING, signals_rule(Tier.ENCODER))
+
+    cache: CacheSpec = Field(default_factory=lambda: CacheSpec(capacity="1Gi"))
+    """Embeddings that are kept, so that a picture seen before is not encoded again."""
+    limits: EncodeLimits = Field(default_factory=EncodeLimits)
+    """Bounds of each pod."""
+
+
+class PrefillTier(TierSpec):
+    """Runs the prompt and makes the first token."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (_REPLICAS_OR_AUTOSCALING, signals_rule(Tier.PREFILL))
+
+    cache: CacheSpec = Field(default_factory=lambda: CacheSpec(capacity="512Mi"))
+    """Embeddings fetched from encoders that are kept."""
+    limits: LanguageLimits = Field(default_factory=LanguageLimits)
+    """Bounds of each pod."""
+
+
+class DecodeTier(TierSpec):
+    """Makes the tokens after the first."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (_REPLICAS_OR_AUTOSCALING, signals_rule(Tier.DECODE))
+
+    limits: LanguageLimits = Field(default_factory=LanguageLimits)
+    """Bounds of each pod."""
+
+
+class FusedTier(TierSpec):
+    """Runs the prompt and makes all tokens; in topology Fused it encodes pictures too."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (_REPLICAS_OR_AUTOSCALING, signals_rule(Tier.FUSED))
+
+    cache: CacheSpec = Field(default_factory=lambda: CacheSpec(capacity="512Mi"))
+    """Embeddings that are kept, made here or fetched from encoders."""
+    encode: EncodeLimits = Field(default_factory=EncodeLimits)
+    """Bounds of each pod when it encodes."""
+    limits: LanguageLimits = Field(default_factory=LanguageLimits)
+    """Bounds of each pod."""
+
+
+class GatewayTier(TierSpec):
+    """Speaks the OpenAI API, fetches and decodes pictures, and routes."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (_REPLICAS_OR_AUTOSCALING, signals_rule(Tier.GATEWAY))
+
+    cache: CacheSpec = Field(default_factory=lambda: CacheSpec(capacity="512Mi"))
+    """Pixels that are kept, so that a picture seen before is not processed again."""
+    limits: GatewayLimits = Field(default_factory=GatewayLimits)
+    """Bounds of each pod."""
+
+
+class Tiers(ApiModel):
+    """The pools of pods. One that is left out has one pod and the defaults."""
+
+    encoder: EncoderTier | None = None
+    """Turns pictures into embeddings. In topologies EncodeSplit and FullSplit."""
+    prefill: PrefillTier | None = None
+    """Runs the prompt and makes the first token. In topology FullSplit."""
+    decode: DecodeTier | None = None
+    """Makes the tokens after the first. In topology FullSplit."""
+    fused: FusedTier | None = None
+    """Runs the prompt and makes all tokens. In topologies Fused and EncodeSplit."""
+    gateway: GatewayTier | None = None
+    """Speaks the OpenAI API. In every topology."""

@@ -1,0 +1,50 @@
+"""Arguments in, exit status out: 0 done, 1 an error that is explained, 2 wrong usage."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import sys
+from collections.abc import Sequence
+
+from triptych_contract.errors import TriptychError
+
+from triptych_operator.cli import ask, up
+
+DESCRIPTION = """\
+Triptych serves vision-language models with the vision encoder, the prefill and the decode as
+three pools. This command runs a service on one machine and talks to it.
+
+  triptych up -f examples/shapes.yaml          serve a MultimodalService here; Ctrl-C ends it
+  triptych ask --image F.png "What is this?"   ask it something
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command with ``arguments`` (default: those of the process)."""
+    options = _parser().parse_args(arguments)
+    try:
+        status: int = options.run(options)
+    except TriptychError as error:
+        sys.stderr.write(f"triptych: {error.message}\n")
+        return 1
+    except KeyboardInterrupt:
+        return 130  # as a shell reports SIGINT
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read our output has gone; say nothing more
+        return 141  # as a shell reports SIGPIPE
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="triptych",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    version = f"triptych {importlib.metadata.version('triptych')}"
+    parser.add_argument("--version", action="version", version=version)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    up.add_to(commands)
+    ask.add_to(commands)
+    return parser

@@ -1,0 +1,174 @@
+"""From the resource to what the processes read: one configuration per tier. Pure.
+
+``triptych up`` writes it to files, the operator to a ConfigMap, so that both run the same service.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Final
+
+from triptych_contract import config
+from triptych_contract.errors import InvalidRequest
+from triptych_contract.names import Tier, Topology
+
+from triptych_operator.api.model import EncoderModel, ModelSpec, ProcessorSpec
+from triptych_operator.api.scalars import parse_bytes, parse_seconds
+from triptych_operator.api.service import MultimodalService, ServiceSpec
+from triptych_operator.api.tiers import EncodeLimits, LanguageLimits
+
+CLAIM_SCHEME: Final = "pvc://"
+# Where pods mount the claims that hold models.
+MODELS_FOLDER: Final = PurePosixPath("/var/lib/triptych/models")
+
+
+def worker_config(
+    service: MultimodalService,
+    tier: Tier,
+    *,
+    listen: config.Listen | None = None,
+    threads: int = 0,
+) -> config.WorkerConfig:
+    """What ``triptych-worker TIER`` needs to serve its part of ``service``.
+
+    Raises:
+        InvalidRequest: ``tier`` runs no worker in this topology.
+    """
+    spec = service.spec
+    if tier is Tier.GATEWAY or tier not in spec.topology.tiers:
+        raise InvalidRequest(f"topology {spec.topology} runs no {tier} workers")
+    return config.WorkerConfig(
+        model=_model(spec.model, spec.tier(tier).device),
+        listen=listen or config.Listen(),
+        encode=_encode_limits(spec, tier),
+        language=_language_limits(spec, tier),
+        transfer=config.Transfer(
+            transport=spec.transfer.transport,
+            lease_seconds=parse_seconds(spec.transfer.lease),
+            timeout_seconds=parse_seconds(spec.transfer.timeout),
+        ),
+        can_encode=_can_encode(spec, tier),
+        drain_seconds=parse_seconds(spec.tier(tier).drain.timeout),
+        threads=threads,
+    )
+
+
+def gateway_config(
+    service: MultimodalService,
+    endpoints: Mapping[Tier, config.Endpoints],
+    *,
+    listen: config.Listen | None = None,
+) -> config.GatewayConfig:
+    """What ``triptych-gateway`` needs to serve ``service`` over the workers at ``endpoints``."""
+    spec = service.spec
+    tier = spec.gateway
+    nowhere = config.Endpoints()
+    return config.GatewayConfig(
+        model=_model(spec.model, "cpu"),
+        topology=spec.topology,
+        encoder=endpoints.get(Tier.ENCODER, nowhere),
+        prefill=endpoints.get(Tier.PREFILL, nowhere),
+        decode=endpoints.get(Tier.DECODE, nowhere),
+        fused=endpoints.get(Tier.FUSED, nowhere),
+        listen=listen or config.Listen(),
+        media=_media(spec),
+        max_body_bytes=parse_bytes(tier.limits.max_body),
+        max_concurrent=tier.limits.max_concurrent,
+        request_seconds=parse_seconds(tier.limits.request_timeout),
+        processor_cache_bytes=parse_bytes(tier.cache.capacity),
+        on_encoder_loss=spec.degraded.on_encoder_loss,
+        queue_seconds=parse_seconds(spec.degraded.queue_timeout),
+        drain_seconds=parse_seconds(tier.drain.timeout),
+    )
+
+
+def source_in_process(source: str) -> str:
+    """The source as a process sees it: a claim is a folder there."""
+    if not source.startswith(CLAIM_SCHEME):
+        return source
+    return f"file://{MODELS_FOLDER / source.removeprefix(CLAIM_SCHEME)}"
+
+
+def _model(model: ModelSpec, device: str) -> config.Model:
+    return config.Model(
+        source=source_in_process(model.source),
+        revision=model.revision,
+        served_name=model.served_name,
+        dtype=model.dtype,
+        device=device,
+        encoder=_encoder(model.encoder),
+        processor=_processor(model.processor),
+    )
+
+
+def _encoder(encoder: EncoderModel | None) -> config.Source | None:
+    if encoder is None:
+        return None
+    return config.Source(source=source_in_process(encoder.source), revision=encoder.revision)
+
+
+def _processor(processor: ProcessorSpec) -> config.Processor:
+    return config.Processor(
+        revision=processor.revision,
+        min_pixels=processor.min_pixels,
+        max_pixels=processor.max_pixels,
+        parameters=processor.parameters,
+    )
+
+
+def _encode_limits(spec: ServiceSpec, tier: Tier) -> config.EncodeLimits:
+    """The encoder's own limits, or those of a fused tier; a prefill that stands in for lost
+    encoders has the defaults within its own cache."""
+    if tier is Tier.ENCODER:
+        limits, capacity = spec.encoder.limits, spec.encoder.cache.capacity
+    elif tier is Tier.FUSED:
+        limits, capacity = spec.fused.encode, spec.fused.cache.capacity
+    else:
+        limits, capacity = EncodeLimits(), spec.prefill.cache.capacity
+    return config.EncodeLimits(
+        batch_visual_tokens=limits.batch_visual_tokens,
+        queue_visual_tokens=limits.queue_visual_tokens,
+        cache_bytes=parse_bytes(capacity),
+        inflight_bytes=parse_bytes(limits.inflight),
+    )
+
+
+def _language_limits(spec: ServiceSpec, tier: Tier) -> config.LanguageLimits:
+    """The tier's own limits; the defaults where no language model runs."""
+    embedding_cache = spec.fused.cache if tier is Tier.FUSED else spec.prefill.cache
+    limits = {
+        Tier.PREFILL: spec.prefill.limits,
+        Tier.DECODE: spec.decode.limits,
+        Tier.FUSED: spec.fused.limits,
+    }.get(tier, LanguageLimits())
+    return config.LanguageLimits(
+        kv_tokens=limits.kv_tokens,
+        max_running=limits.max_running,
+        queue_tokens=limits.queue_tokens,
+        chunk_tokens=limits.chunk_tokens,
+        embedding_cache_bytes=parse_bytes(embedding_cache.capacity),
+        outbox_bytes=parse_bytes(limits.outbox),
+    )
+
+
+def _can_encode(spec: ServiceSpec, tier: Tier) -> bool:
+    """Whether a tier that runs language loads the vision part too."""
+    if tier is Tier.FUSED and spec.topology is Topology.FUSED:
+        return True
+    inline = spec.degraded.on_encoder_loss == "EncodeInline"
+    return inline and tier in (Tier.PREFILL, Tier.FUSED)
+
+
+def _media(spec: ServiceSpec) -> config.MediaLimits:
+    budget, decode, urls = spec.media.budgets.default, spec.media.decode, spec.media.url_policy
+    return config.MediaLimits(
+        max_items=budget.max_items,
+        max_bytes=parse_bytes(budget.max_bytes),
+        max_pixels=budget.max_pixels,
+        inflight_bytes=parse_bytes(decode.inflight),
+        fetch_seconds=parse_seconds(urls.fetch_timeout),
+        decode_seconds=parse_seconds(decode.timeout),
+        decode_processes=decode.processes,
+        allow_networks=urls.allow_networks,
+    )

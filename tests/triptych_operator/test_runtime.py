@@ -1,0 +1,134 @@
+import pytest
+from mms_builders import service
+from triptych_contract import config
+from triptych_contract.errors import InvalidRequest
+from triptych_contract.names import Tier, Topology
+from triptych_operator.runtime import gateway_config, source_in_process, worker_config
+
+MIB = 1024 * 1024
+
+
+@pytest.mark.parametrize("tier", [Tier.ENCODER, Tier.PREFILL, Tier.DECODE])
+def test_a_minimal_resource_runs_with_the_defaults_of_the_processes(tier: Tier) -> None:
+    model = config.Model(source="builtin://shapes", revision="1", served_name="shapes")
+    expected = config.WorkerConfig(model=model)
+    made = worker_config(service(), tier)
+    if tier is not Tier.ENCODER:
+        # A prefill that stands in for encoders keeps embeddings within its own cache.
+        made = made.model_copy(update={"encode": expected.encode})
+    assert made == expected
+
+
+def test_a_minimal_gateway_runs_with_its_defaults() -> None:
+    model = config.Model(source="builtin://shapes", revision="1", served_name="shapes")
+    assert gateway_config(service(), {}) == config.GatewayConfig(
+        model=model, topology=Topology.FULL_SPLIT
+    )
+
+
+def test_what_the_encoder_tier_says_reaches_the_encoder() -> None:
+    given = service(
+        tiers__encoder={
+            "cache": {"capacity": "8Mi"},
+            "limits": {"batchVisualTokens": 64, "queueVisualTokens": 128, "inflight": "4Mi"},
+            "drain": {"timeout": "1m30s"},
+            "resources": {"limits": {"nvidia.com/gpu": 1}},
+        }
+    )
+    made = worker_config(given, Tier.ENCODER, threads=3)
+    assert made.encode == config.EncodeLimits(
+        batch_visual_tokens=64,
+        queue_visual_tokens=128,
+        cache_bytes=8 * MIB,
+        inflight_bytes=4 * MIB,
+    )
+    assert (made.drain_seconds, made.model.device, made.threads) == (90.0, "cuda", 3)
+
+
+def test_each_language_tier_has_its_own_limits() -> None:
+    given = service(
+        tiers__prefill={"limits": {"kvTokens": 100, "chunkTokens": 7}, "cache": {"capacity": 5}},
+        tiers__decode={"limits": {"kvTokens": 200, "maxRunning": 9, "outbox": "1Ki"}},
+    )
+    prefill = worker_config(given, Tier.PREFILL).language
+    decode = worker_config(given, Tier.DECODE).language
+    assert (prefill.kv_tokens, prefill.chunk_tokens, prefill.embedding_cache_bytes) == (100, 7, 5)
+    assert (decode.kv_tokens, decode.max_running, decode.outbox_bytes) == (200, 9, 1024)
+
+
+def test_model_encoder_and_processor_reach_every_process() -> None:
+    given = service(
+        model__dtype="bfloat16",
+        model__encoder={"source": "pvc://models/enc/v2", "revision": "2"},
+        model__processor={"revision": "p", "minPixels": 1, "parameters": {"do_resize": False}},
+    )
+    expected = config.Model(
+        source="builtin://shapes",
+        revision="1",
+        served_name="shapes",
+        dtype="bfloat16",
+        encoder=config.Source(source="file:///var/lib/triptych/models/models/enc/v2", revision="2"),
+        processor=config.Processor(revision="p", min_pixels=1, parameters={"do_resize": False}),
+    )
+    assert worker_config(given, Tier.DECODE).model == expected
+    assert gateway_config(given, {}).model == expected
+
+
+@pytest.mark.parametrize(
+    ("topology", "tier", "on_loss", "can_encode"),
+    [
+        ("Fused", Tier.FUSED, "RejectMultimodal", True),
+        ("EncodeSplit", Tier.FUSED, "EncodeInline", True),
+        ("EncodeSplit", Tier.FUSED, "RejectMultimodal", False),
+        ("FullSplit", Tier.PREFILL, "EncodeInline", True),
+        ("FullSplit", Tier.PREFILL, "Queue", False),
+        ("FullSplit", Tier.DECODE, "EncodeInline", False),
+    ],
+)
+def test_only_who_must_stand_in_for_encoders_loads_the_vision_part(
+    topology: str, tier: Tier, on_loss: str, can_encode: bool
+) -> None:
+    given = service(topology=topology, degraded={"onEncoderLoss": on_loss})
+    assert worker_config(given, tier).can_encode is can_encode
+
+
+def test_media_and_degraded_reach_the_gateway() -> None:
+    given = service(
+        media={
+            "budgets": {"default": {"maxItems": 2, "maxBytes": "1Mi", "maxPixels": 3}},
+            "urlPolicy": {"allowNetworks": ["10.0.0.0/8"], "fetchTimeout": "2s"},
+            "decode": {"processes": 4, "timeout": "500ms", "inflight": "9Mi"},
+        },
+        degraded={"onEncoderLoss": "Queue", "queueTimeout": "7s"},
+        tiers__gateway={
+            "limits": {"maxBody": "2Mi", "maxConcurrent": 5, "requestTimeout": "1m"},
+            "cache": {"capacity": 0},
+        },
+    )
+    addresses = config.Endpoints(addresses=("127.0.0.1:1",))
+    made = gateway_config(given, {Tier.PREFILL: addresses})
+    assert made.media == config.MediaLimits(
+        max_items=2,
+        max_bytes=MIB,
+        max_pixels=3,
+        inflight_bytes=9 * MIB,
+        fetch_seconds=2.0,
+        decode_seconds=0.5,
+        decode_processes=4,
+        allow_networks=("10.0.0.0/8",),
+    )
+    assert (made.prefill, made.decode) == (addresses, config.Endpoints())
+    assert (made.on_encoder_loss, made.queue_seconds) == ("Queue", 7.0)
+    assert (made.max_body_bytes, made.max_concurrent, made.request_seconds) == (2 * MIB, 5, 60.0)
+    assert made.processor_cache_bytes == 0
+
+
+@pytest.mark.parametrize("tier", [Tier.GATEWAY, Tier.FUSED])
+def test_a_tier_that_runs_no_worker_here_has_no_configuration(tier: Tier) -> None:
+    with pytest.raises(InvalidRequest, match="topology FullSplit runs no"):
+        worker_config(service(), tier)
+
+
+def test_only_a_claim_is_a_folder_in_the_process() -> None:
+    assert source_in_process("pvc://c/a/b") == "file:///var/lib/triptych/models/c/a/b"
+    assert source_in_process("hf://a/b") == "hf://a/b"

@@ -9,10 +9,12 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import torch
 from triptych_contract.names import Stage
+
+if TYPE_CHECKING:  # schedulers, caches and their tests need these words, not seconds of torch
+    import torch
 
 
 class HandleKind(StrEnum):
@@ -288,14 +290,28 @@ class TensorHolder(Protocol):
     """Memory that peers may read, bounded in bytes; leases pin what is in it."""
 
     def publish(
-        self, kind: HandleKind, key: bytes, fingerprint: str, tensor: torch.Tensor
+        self,
+        kind: HandleKind,
+        key: bytes,
+        fingerprint: str,
+        tensor: torch.Tensor,
+        *,
+        seconds: float = 0.0,
     ) -> Handle:
         """Copies ``tensor`` in and leases it once. Embeddings stay, evictable, after their leases
         have ended; KV is freed with its lease. Called off the event loop: it copies and hashes.
 
+        Args:
+            kind: embeddings of an equal key are one.
+            key: cache key (embedding), or a key of this KV alone.
+            fingerprint: what the tensor hangs on.
+            tensor: on any device.
+            seconds: what making it took, saved by every later lease.
+
         Raises:
             Overloaded: what is leased leaves no room.
             TooLarge: the tensor alone exceeds the bound.
+            FingerprintMismatch: this encoder version's embeddings were dropped for another's.
         """
         ...
 

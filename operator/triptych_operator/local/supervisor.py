@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Protocol
 
 from triptych_contract.config import Config, Endpoints, Listen
 from triptych_contract.errors import TriptychError
@@ -27,8 +27,6 @@ from triptych_operator.local.process import LocalProcess, describe
 from triptych_operator.local.ready import Ready, port_of
 from triptych_operator.runtime import gateway_config, worker_config
 
-GRACE_SECONDS: Final = 5.0  # beyond a tier's own drain timeout, before it is killed
-
 
 class Program(Protocol):
     """How a planned process is called."""
@@ -47,6 +45,7 @@ class Place:
     host: str = "127.0.0.1"
     port: int = 8000
     start_seconds: float = 180.0  # until each process serves
+    grace_seconds: float = 5.0  # beyond a tier's own drain timeout, before it is killed
 
 
 @dataclass(slots=True)
@@ -151,7 +150,7 @@ class Supervisor:
         self._report(Event(run.planned.name, Happening.DRAINING))
         limit = parse_seconds(self._service.spec.tier(run.planned.tier).drain.timeout)
         began = time.monotonic()
-        by_itself = await run.child.stop(limit + GRACE_SECONDS)
+        by_itself = await run.child.stop(limit + self._place.grace_seconds)
         happening = Happening.STOPPED if by_itself else Happening.KILLED
         self._report(Event(run.planned.name, happening, time.monotonic() - began))
 

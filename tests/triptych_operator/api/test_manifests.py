@@ -38,7 +38,7 @@ def test_json_is_a_manifest_too() -> None:
         ("[1, 2]", "x: not an object"),
         ("a: [", "x: not YAML"),
         ("a: &x [*x]", "x: not expressible as JSON: Circular"),
-        ("[1]: 2", "x: not YAML.*unhashable"),
+        ("[1]: 2", "unhashable key"),
         ("kind: a\nkind: b\n", "the key 'kind' is given twice"),
         ("a: {b: 1, b: 2}", "the key 'b' is given twice"),
         ("!!python/object:os.system {}", "x: not YAML"),

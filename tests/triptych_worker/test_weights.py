@@ -19,8 +19,7 @@ LANGUAGE = {
 def write_folder(path: Path, model_type: str, tensors: dict[str, torch.Tensor]) -> Path:
     path.mkdir(parents=True, exist_ok=True)
     (path / "config.json").write_text(json.dumps({"model_type": model_type}))
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        (path / name).write_text("{}")
+    (path / "tokenizer.json").write_text("{}")
     save_file(tensors, path / "model.safetensors")
     return path
 
@@ -121,15 +120,12 @@ def test_an_encoder_folder_may_hold_the_vision_tensors_alone(tmp_path: Path) -> 
     stored = {"visual.blocks.0.norm.weight": VISION["blocks.0.norm.weight"]}
     path = write_folder(tmp_path, "qwen2_5_vl", stored)
     (path / "tokenizer.json").unlink()
-    (path / "tokenizer_config.json").unlink()
     folder = open_folder(path, Part.VISION)
     assert folder.family is Family.QWEN2_5_VL
     assert set(load_part(folder, torch.float32).tensors) == set(VISION)
 
 
-@pytest.mark.parametrize(
-    "name", ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
-)
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
 def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
     path = write_folder(tmp_path, "qwen2_vl", hub_style())
     (path / name).unlink()

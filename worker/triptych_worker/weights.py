@@ -51,7 +51,7 @@ _FAMILIES: Final[Mapping[str, Family]] = {
 # Files that a part needs beside configuration and weights.
 _REQUIRED: Final[Mapping[Part, tuple[str, ...]]] = {
     Part.VISION: (),
-    Part.LANGUAGE: ("tokenizer.json", "tokenizer_config.json"),
+    Part.LANGUAGE: ("tokenizer.json",),
 }
 
 

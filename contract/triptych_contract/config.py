@@ -101,6 +101,7 @@ class Transfer(Config):
     transport: Literal["auto", "grpc", "nixl"] = "auto"
     lease_seconds: float = Field(default=30.0, gt=0)
     timeout_seconds: float = Field(default=20.0, gt=0)
+    landing_bytes: int = Field(default=1024 * MIB, gt=0)  # arriving and not yet used
 
 
 class WorkerConfig(Config):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final, NoReturn
+from collections.abc import Iterable
+from typing import Final, NoReturn, Protocol
 
 import grpc
 from google.protobuf.message import DecodeError, Message
@@ -16,7 +17,23 @@ from triptych_contract.v1.common_pb2 import ErrorDetail
 _MAX_MESSAGE_BYTES: Final = 1024
 
 
-def error_from_rpc(error: grpc.aio.AioRpcError) -> TriptychError:
+class Failure(Protocol):
+    """How a call ended: what ``grpc.aio.AioRpcError`` and the calls of blocking gRPC both say."""
+
+    def code(self) -> grpc.StatusCode:
+        """The status."""
+        ...
+
+    def details(self) -> str | None:
+        """The message."""
+        ...
+
+    def trailing_metadata(self) -> Iterable[tuple[str, str | bytes]] | None:
+        """What came with the status."""
+        ...
+
+
+def error_from_rpc(error: Failure) -> TriptychError:
     """The error that the peer meant, or what its status alone says."""
     for key, value in error.trailing_metadata() or ():
         if key == ERROR_METADATA and isinstance(value, bytes):

@@ -43,6 +43,7 @@ def test_any_sequence_agrees_with_a_cell_by_cell_model(
             ranges.free(start)
             cells[start : start + length] = [False] * length
         assert ranges.used == sum(cells)
+        assert ranges.starts() == set(taken)
         assert ranges.largest_free == longest_gap(cells)
         ranges.check_integrity()
 

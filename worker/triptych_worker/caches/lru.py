@@ -59,6 +59,10 @@ class ByteLru(Generic[K, V]):
         """Whether an entry of ``fingerprint`` may come in: not after others were dropped."""
         return self._keep in ("", fingerprint)
 
+    def values(self) -> list[V]:
+        """All values, oldest use first."""
+        return [entry.value for entry in self._entries.values()]
+
     def peek(self, key: K) -> V | None:
         """The value, without counting or touching."""
         entry = self._entries.get(key)

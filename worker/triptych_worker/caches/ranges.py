@@ -29,6 +29,10 @@ class RangeAllocator:
         """The most that one ``allocate`` could get now."""
         return max(self._lengths, default=0)
 
+    def starts(self) -> set[int]:
+        """Starts of all ranges that are handed out."""
+        return set(self._taken)
+
     def length_of(self, start: int) -> int:
         """Length of the range handed out at ``start``.
 

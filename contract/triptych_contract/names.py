@@ -108,6 +108,7 @@ class Metric:
     STAGE_SECONDS: Final = "triptych_stage_duration_seconds"
     TTFT_SECONDS: Final = "triptych_time_to_first_token_seconds"  # label modality: text, multimodal
     TPOT_SECONDS: Final = "triptych_time_per_output_token_seconds"
+    GATEWAY_OVERHEAD_SECONDS: Final = "triptych_gateway_overhead_seconds"  # to the first token
     REQUESTS: Final = "triptych_requests_total"  # label outcome: ok, cancelled, or an error reason
     IMAGES: Final = "triptych_images_encoded_total"
     VISUAL_TOKENS: Final = "triptych_visual_tokens_total"

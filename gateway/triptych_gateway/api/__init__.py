@@ -1,0 +1,1 @@
+"""The OpenAI-compatible HTTP side: requests in, answers and errors out."""

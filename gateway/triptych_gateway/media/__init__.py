@@ -1,0 +1,1 @@
+"""From a picture's reference in a request to its pixels, trusting neither."""

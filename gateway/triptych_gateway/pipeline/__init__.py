@@ -1,0 +1,1 @@
+"""One request's way over the tiers, with what happens when a pod does not answer."""

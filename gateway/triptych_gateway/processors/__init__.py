@@ -1,0 +1,1 @@
+"""From pixels and messages to what the model reads: tensors and token ids."""

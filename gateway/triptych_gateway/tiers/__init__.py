@@ -1,0 +1,1 @@
+"""The pods of every tier: who is up, who agrees, who is asked, and how."""

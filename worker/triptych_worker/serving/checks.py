@@ -13,8 +13,8 @@ from typing import Final
 from triptych_contract.errors import InvalidRequest, TooLarge
 from triptych_contract.fingerprints import KEY_BYTES
 
-# Bytes of one element.
-DTYPES: Final = {"float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "uint8": 1}
+from triptych_worker.transfer.layout import DTYPES
+
 MAX_DIMENSIONS: Final = 8
 
 _HEX_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
@@ -96,7 +96,7 @@ def tensor_bytes(field: str, sizes: Sequence[int], dtype: str, *, most: int | No
         raise InvalidRequest(
             f"{field}.dtype: must be one of {', '.join(DTYPES)}, not {dtype!r:.40}"
         )
-    size = math.prod(shape(f"{field}.shape", sizes)) * DTYPES[dtype]
+    size = math.prod(shape(f"{field}.shape", sizes)) * DTYPES[dtype].itemsize
     if most is not None and size > most:
         raise TooLarge(f"{field}: {size} bytes exceed this worker's bound of {most}")
     return size

@@ -25,6 +25,7 @@ from triptych_worker.domain import (
     Span,
 )
 from triptych_worker.serving import checks
+from triptych_worker.transfer.layout import CHECKSUM_BYTES
 
 MAX_TOKENS: Final = 2**20  # of a prompt, an answer, an embedding
 MAX_MEDIA: Final = 1024
@@ -33,7 +34,6 @@ MAX_TOP_LOGPROBS: Final = 20
 MAX_LEASE_KEYS: Final = 1024
 MAX_NAMED_TENSORS: Final = 16
 
-_CHECKSUM_BYTES: Final = 16
 _KINDS: Final = {
     common_pb2.HANDLE_KIND_EMBEDDING: HandleKind.EMBEDDING,
     common_pb2.HANDLE_KIND_KV: HandleKind.KV,
@@ -163,7 +163,7 @@ def handle(field: str, message: common_pb2.Handle, kind: HandleKind) -> Handle:
         shape=tuple(message.tensor.shape),
         dtype=message.tensor.dtype,
         size_bytes=size,
-        checksum=checks.exact_bytes(f"{field}.checksum", message.checksum, _CHECKSUM_BYTES),
+        checksum=checks.exact_bytes(f"{field}.checksum", message.checksum, CHECKSUM_BYTES),
         ttl_seconds=message.ttl_ms / 1000,
         transports=tuple(checks.word(f"{field}.transports", name) for name in message.transports),
     )

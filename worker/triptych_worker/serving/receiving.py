@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Final
 
 import torch
 from triptych_contract.errors import InvalidRequest
@@ -11,15 +10,7 @@ from triptych_contract.v1 import stages_pb2
 
 from triptych_worker.serving.incoming import TensorHeader
 from triptych_worker.serving.peers import deadline
-
-_DTYPES: Final = {
-    "float32": torch.float32,
-    "float16": torch.float16,
-    "bfloat16": torch.bfloat16,
-    "int64": torch.int64,
-    "int32": torch.int32,
-    "uint8": torch.uint8,
-}
+from triptych_worker.transfer.layout import DTYPES
 
 
 class TensorWriter:
@@ -27,8 +18,7 @@ class TensorWriter:
 
     def __init__(self, headers: Sequence[TensorHeader]) -> None:
         self._tensors = {
-            header.name: torch.empty(header.shape, dtype=_DTYPES[header.dtype])
-            for header in headers
+            header.name: torch.empty(header.shape, dtype=DTYPES[header.dtype]) for header in headers
         }
         self._rooms = [_bytes_of(tensor) for tensor in self._tensors.values()]
         self._size = sum(header.size_bytes for header in headers)

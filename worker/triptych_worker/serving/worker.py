@@ -11,6 +11,7 @@ from triptych_contract.v1 import common_pb2, worker_pb2
 from triptych_worker.domain import Capacity, Load
 from triptych_worker.serving import outgoing
 from triptych_worker.serving.admission import Admission, State
+from triptych_worker.serving.identity import engine_version
 from triptych_worker.serving.tier import FingerprintedCache, LoadedTier
 
 _TIERS = {
@@ -29,13 +30,10 @@ _STATES = {
 class Worker:
     """Listens before its model is loaded, so all that the model gives is absent at first."""
 
-    def __init__(
-        self, tier: Tier, *, instance: str, engine_version: str, transports: Sequence[str]
-    ) -> None:
+    def __init__(self, tier: Tier, instance: str, transports: Sequence[str]) -> None:
         self.tier = tier
         self.instance = instance
         self.admission = Admission()
-        self._engine_version = engine_version
         self._transports = tuple(transports)
         self._loaded: LoadedTier | None = None
 
@@ -94,7 +92,7 @@ class Worker:
             state=_STATES[self.admission.state],
             instance=self.instance,
             engine=ENGINE,
-            engine_version=self._engine_version,
+            engine_version=engine_version(),
             encoder_identity=identity.canonical() if identity else "",
             fingerprint=loaded.fingerprint if loaded else "",
             model_digest=loaded.model_digest if loaded else "",

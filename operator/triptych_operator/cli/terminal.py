@@ -42,19 +42,26 @@ class _Row:
 
 
 class Progress:
-    """Shows events of processes while it is entered.
+    """Shows events of processes: plain lines, and while it is entered in a terminal, a table.
 
-    In a terminal the table of processes is drawn in place, with the seconds running for each that
-    starts or drains; what must stay readable (an end, a restart) is printed above it.
+    The table is drawn in place with the seconds running for each process that starts or drains;
+    what must stay readable (an end, a restart) is printed above it.
     """
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._rows: dict[str, _Row] = {}
-        self._live = Live(console=console, get_renderable=self._table, refresh_per_second=8)
+        self._live: Live | None = None
 
     def __enter__(self) -> Self:
+        self._rows.clear()
         if self._console.is_terminal:
+            self._live = Live(
+                console=self._console,
+                get_renderable=self._table,
+                refresh_per_second=8,
+                redirect_stdout=False,  # it may be a pipe that somebody reads
+            )
             self._live.start()
         return self
 
@@ -64,14 +71,14 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._console.is_terminal:
+        if self._live is not None:
             self._live.stop()
+            self._live = None
 
     def report(self, event: Event) -> None:
         """Shows one event."""
-        spinner = Spinner("dots", style="cyan")
-        self._rows[event.process] = _Row(time.monotonic(), event, spinner)
-        if not self._console.is_terminal or event.happening is Happening.ENDED:
+        self._rows[event.process] = _Row(time.monotonic(), event, Spinner("dots", style="cyan"))
+        if self._live is None or event.happening is Happening.ENDED:
             line = f"{event.process:<12} {sentence(event)}"
             self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 

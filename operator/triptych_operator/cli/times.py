@@ -18,7 +18,7 @@ class StageReport:
         """The report in a response's ``triptych`` field; empty for a server that sends none."""
         if not isinstance(body, Mapping):
             return StageReport()
-        seconds, counts = body.get("seconds"), body.get("counts")
+        seconds, counts = body.get("times"), body.get("counts")
         return StageReport(
             {str(key): float(value) for key, value in seconds.items()}
             if isinstance(seconds, Mapping)

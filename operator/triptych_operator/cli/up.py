@@ -108,16 +108,18 @@ async def _serve(service: MultimodalService, plan: LocalPlan, place: Place) -> N
     stop = StopSignals()
     console = Console(stderr=True)
     console.print(_headline(service, plan, place), highlight=False, soft_wrap=True)
-    with Progress(console) as progress:
-        command = functools.partial(program, service)
-        supervisor = Supervisor(service, plan, place, command, progress.report)
-        try:
+    progress = Progress(console)
+    command = functools.partial(program, service)
+    supervisor = Supervisor(service, plan, place, command, progress.report)
+    try:
+        with progress:
             address = await stop.unless_stopped(supervisor.start())
-            if address is not None:
-                sys.stdout.write(_invitation(address, service))
-                sys.stdout.flush()
-                await stop.unless_stopped(supervisor.watch())
-        finally:
+        if address is not None:
+            sys.stdout.write(_invitation(address, service))
+            sys.stdout.flush()
+            await stop.unless_stopped(supervisor.watch())
+    finally:
+        with progress:
             await _end(supervisor, stop)
 
 
@@ -161,8 +163,9 @@ def _refuse_taken_port(host: str, port: int) -> None:
         with socket.create_server((host, port)):
             pass
     except OSError as error:
+        why = str(error.strerror).partition(" (while")[0]  # what follows names the address again
         raise InvalidRequest(
-            f"cannot listen on {host} port {port}: {error.strerror}; choose another with --port"
+            f"cannot listen on {host} port {port}: {why}; choose another with --port"
         ) from error
 
 

@@ -18,13 +18,13 @@ from typing import Final
 
 import psutil
 
-from bench import overhead, repeated, serving
+from bench import crosscheck, overhead, repeated, serving
 from bench.model import model_folder
 from bench.processes import stop_on_signals
 from bench.serving import Plan
 from bench.systems import CORES, OURS, SYSTEMS, Tuning
 
-PARTS: Final = ("serving", "repeated", "overhead", "encoder", "transfer")
+PARTS: Final = ("serving", "repeated", "overhead", "encoder", "transfer", "crosscheck")
 MODULES: Final = ("encoder", "transfer")  # programs of their own
 MODULE_SECONDS: Final = 600.0
 
@@ -64,11 +64,18 @@ async def _measure(part: str, plan: Plan, say: Callable[[str], None]) -> str:
         return serving.report(await serving.compare(plan, say))
     if part == "repeated":
         return repeated.report(await repeated.measure(plan, say))
+    if part == "crosscheck":
+        return crosscheck.report(await crosscheck.measure(plan, say))
     return overhead.report(await overhead.measure(plan, say))
 
 
 def _plan(part: str, options: argparse.Namespace) -> Plan:
-    everything = {"serving": SYSTEMS, "repeated": ("vllm", *OURS), "overhead": OURS}[part]
+    everything = {
+        "serving": SYSTEMS,
+        "repeated": ("vllm", *OURS),
+        "overhead": OURS,
+        "crosscheck": ("split",),
+    }[part]
     tuning = Tuning(options.threads, dict(pair.split("=", 1) for pair in options.env))
     return Plan(
         systems=tuple(name for name in everything if name in options.systems),

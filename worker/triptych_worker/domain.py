@@ -5,7 +5,7 @@ Tensors are torch tensors; everything else is frozen data.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -254,6 +254,7 @@ class VisionModel(Protocol):
     """The vision part of a model, one adapter per family. Called from one torch thread only."""
 
     width: int  # of an embedding row, deepstack features included
+    pass_tokens: int  # embedding rows of one pass through the module; more at once is no faster
     dtype: torch.dtype
     weights_digest: str  # hexadecimal BLAKE3 over the loaded vision tensors
 
@@ -317,6 +318,10 @@ class TensorHolder(Protocol):
 
     def lease(self, key: bytes, fingerprint: str) -> Handle | None:
         """One more lease on an embedding that is held, or None."""
+        ...
+
+    def release(self, lease_ids: Iterable[str]) -> int:
+        """Ends leases; unknown ones are passed over. How many ended."""
         ...
 
 

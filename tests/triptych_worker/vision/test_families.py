@@ -1,0 +1,32 @@
+"""Every family's embeddings are transformers', alone and in any company.
+
+Tolerance: float32 rounding. Sums may be taken in another order than transformers takes them (one
+batched attention call for many windows, a fused multiply-add in the rotation), which moves the last
+bits; over a few layers that stays below 2e-5 of an embedding's scale.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from vision.families import Family, pictures
+
+pytestmark = pytest.mark.torch
+
+
+def close(ours: torch.Tensor, theirs: torch.Tensor) -> None:
+    scale = float(theirs.abs().max())
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=2e-5 * scale)
+
+
+def test_a_picture_alone_is_what_transformers_makes_of_it(family: Family) -> None:
+    for item in pictures(family.name):
+        (embedding,) = family.vision.encode([item])
+        assert embedding.shape == (item.visual_tokens, family.vision.width)
+        close(embedding, family.reference(item))
+
+
+def test_a_batch_of_different_sizes_is_what_transformers_makes_of_each(family: Family) -> None:
+    items = pictures(family.name)
+    for item, embedding in zip(items, family.vision.encode(items), strict=True):
+        close(embedding, family.reference(item))

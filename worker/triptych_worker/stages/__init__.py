@@ -1,0 +1,1 @@
+"""The stages: admit -> plan -> forward -> publish. They see neither protobuf nor gRPC."""

@@ -1,0 +1,101 @@
+"""Layers that compute what transformers' vision modules compute, in fewer passes over memory."""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from triptych_worker.vision.segments import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """What attends to what in one packed batch."""
+
+    frames: tuple[Run, ...]
+    windows: tuple[Run, ...]
+
+
+def specialise(module: Any, full_blocks: AbstractSet[int]) -> None:
+    """Replaces layers of a Qwen vision module in place; parameters are shared, not copied.
+
+    From then on the module's forward needs ``segments=Segments(...)``.
+    """
+    module.patch_embed = PatchProjection(module.patch_embed.proj)
+    for index, block in enumerate(module.blocks):
+        block.attn = SegmentAttention(block.attn, windowed=index not in full_blocks)
+
+
+class PatchProjection(nn.Module):
+    """A convolution whose stride is its kernel, as the matrix product that it is."""
+
+    def __init__(self, convolution: nn.Conv3d) -> None:
+        super().__init__()
+        self.proj = convolution
+
+    def forward(self, patches: torch.Tensor) -> torch.Tensor:
+        """[patches, values of a patch] -> [patches, hidden]."""
+        weight = self.proj.weight.flatten(1)
+        return functional.linear(patches.to(weight.dtype), weight, self.proj.bias)
+
+
+class SegmentAttention(nn.Module):
+    """Attention inside the segments of packed rows, one batched call per run of equal ones.
+
+    Args:
+        attention: the layer to stand for; its projections are used.
+        windowed: whether segments are windows rather than frames.
+    """
+
+    def __init__(self, attention: Any, *, windowed: bool) -> None:
+        super().__init__()
+        self.qkv: nn.Linear = attention.qkv
+        self.proj: nn.Linear = attention.proj
+        self._heads: int = attention.num_heads
+        self._scale: float = attention.scaling
+        self._windowed = windowed
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        position_embeddings: tuple[torch.Tensor, torch.Tensor],
+        segments: Segments,
+        **_: Any,
+    ) -> torch.Tensor:
+        """[rows, hidden] -> [rows, hidden]; ``position_embeddings`` are cosine and sine."""
+        total, hidden = hidden_states.shape
+        qkv = self.qkv(hidden_states).view(total, 3, self._heads, hidden // self._heads)
+        rotate(qkv[:, :2], *position_embeddings)
+        runs = segments.windows if self._windowed else segments.frames
+        parts = [self._attend(qkv[run.start : run.stop], run) for run in runs]
+        attended = parts[0] if len(parts) == 1 else torch.cat(parts)
+        projected: torch.Tensor = self.proj(attended)
+        return projected
+
+    def _attend(self, qkv: torch.Tensor, run: Run) -> torch.Tensor:
+        """[count * length, 3, heads, head] -> [count * length, hidden]."""
+        parts = qkv.view(run.count, run.length, *qkv.shape[1:]).transpose(1, 3)
+        query, key, value = parts.unbind(2)
+        attended = functional.scaled_dot_product_attention(query, key, value, scale=self._scale)
+        return attended.transpose(1, 2).reshape(run.count * run.length, -1)
+
+
+def rotate(pairs: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> None:
+    """Turns queries and keys by their positions, in place and in float32.
+
+    Args:
+        pairs: [rows, 2, heads, head].
+        cosine: [rows, head], whose halves are equal; so is ``sine``.
+    """
+    half = pairs.shape[-1] // 2
+    cosine = cosine[:, None, None, :half].float()
+    sine = sine[:, None, None, :half].float()
+    first, second = pairs[..., :half], pairs[..., half:]
+    turned = torch.addcmul(first.float() * cosine, second.float(), sine, value=-1)
+    second.copy_(torch.addcmul(second.float() * cosine, first.float(), sine))
+    first.copy_(turned)

@@ -105,7 +105,13 @@ async def running_gateway(
         )
         generation = Generation(calls, pools, encoder_loss, releases, config.topology)
         answering = Answering(
-            pools, pictures, model.prompts, encoder_loss, generation, threads, config.topology
+            pools=pools,
+            pictures=pictures,
+            prompts=model.prompts,
+            encoder_loss=encoder_loss,
+            generation=generation,
+            threads=threads,
+            topology=config.topology,
         )
         bodies = ByteBudget(max(config.media.inflight_bytes, config.max_body_bytes))
         chat = ChatCompletions(config, answering, metrics, bodies)

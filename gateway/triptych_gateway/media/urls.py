@@ -17,7 +17,7 @@ _DEFAULT_PORTS: Final = {"http:": 80, "https:": 443}
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A URL in normal form, and what to connect to. ``literal`` is set if the host is an address."""
+    """A URL in normal form, and what to connect to; ``literal`` if its host is an address."""
 
     href: str
     secure: bool

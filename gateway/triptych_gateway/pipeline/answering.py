@@ -27,6 +27,7 @@ class Answering:
 
     def __init__(
         self,
+        *,
         pools: Pools,
         pictures: Pictures,
         prompts: PromptBuilder,

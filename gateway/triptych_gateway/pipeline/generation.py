@@ -1,8 +1,8 @@
 """Tokens for a prepared request: from a fused pod, or from a prefill and then a decode.
 
 What goes wrong before the client has seen a token is tried again elsewhere, with handles made
-anew. Sampling depends on logits, parameters and seed alone, so a second prefill gives the same first
-token, and a decode may fail even after the client has seen that one.
+anew. Sampling depends on logits, parameters and seed alone, so a second prefill gives the same
+first token, and a decode may fail even after the client has seen that one.
 """
 
 from __future__ import annotations
@@ -84,18 +84,17 @@ class Generation:
             Overloaded, DeadlineExceeded, and what the stages find wrong with the request.
         """
         progress = _Progress(prepared, deadline, journal)
-        for _ in range(_MOST_TRIES):
+        for tries_left in reversed(range(_MOST_TRIES)):
             try:
                 async with aclosing(self._attempt(progress)) as events:
                     async for event in events:
                         progress.seen += 1
                         yield event
-                return
             except _RETRIED as error:
-                last: RetryableError = error
-                if not _may_retry(progress, error):
+                if not tries_left or not _may_retry(progress, error):
                     raise
-        raise last
+            else:
+                return
 
     async def _attempt(self, progress: _Progress) -> AsyncGenerator[TokenEvent, None]:
         async with self._releases.holding() as holdings:

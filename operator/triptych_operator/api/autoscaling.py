@@ -116,9 +116,9 @@ class Autoscaling(ApiModel):
     )
 
     min: int = Field(default=1, ge=1, le=1000)
-    """Fewest pods."""
+    """Fewest pods, kept even when nothing is to do."""
     max: int = Field(ge=1, le=1000)
-    """Most pods."""
+    """Most pods, however much is to do."""
     metrics: tuple[ScalingMetric, ...] = Field(min_length=1, max_length=10)
     """What to scale on; with several, the one that asks for most pods counts."""
     behavior: ScalingBehavior | None = None

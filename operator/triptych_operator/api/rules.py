@@ -10,8 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 
@@ -22,6 +29,10 @@ class Rule:
     cel: str
     message: str
     holds: Callable[[Any], bool]
+
+    def as_validation(self) -> dict[str, str]:
+        """The rule as an entry of ``x-kubernetes-validations``."""
+        return {"rule": self.cel, "message": self.message}
 
     def check(self, value: object) -> None:
         """Raises the validation error of this rule unless ``value`` obeys it."""
@@ -36,7 +47,6 @@ class Obeys:
     rule: Rule
     max_length: int | None = None  # the API server needs it to bound the cost of the CEL
     int_or_string: bool = False  # a Kubernetes quantity may be written as a number
-    format: str = ""  # OpenAPI format that the API server knows
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
@@ -46,6 +56,18 @@ class Obeys:
         if self.int_or_string:
             inner = core_schema.no_info_before_validator_function(_number_as_text, inner)
         return core_schema.no_info_after_validator_function(self._checked, inner)
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Adds the rule and what the API server must know of the type."""
+        made = handler(schema)
+        made["x-kubernetes-validations"] = [self.rule.as_validation()]
+        if self.max_length is not None:
+            made["maxLength"] = self.max_length
+        if self.int_or_string:
+            made["x-kubernetes-int-or-string"] = True
+        return made
 
     def _checked(self, value: str) -> str:
         if self.max_length is not None and len(value) > self.max_length:
@@ -76,6 +98,22 @@ class ApiModel(BaseModel):
     rules: ClassVar[tuple[Rule, ...]] = ()
     # Written into the CRD alone: what a cluster refuses and `triptych up` takes.
     cluster_rules: ClassVar[tuple[Rule, ...]] = ()
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Adds the rules, and the defaults of nested objects so that the server fills them in."""
+        made = handler.resolve_ref_schema(handler(schema))
+        rules = [rule.as_validation() for rule in (*cls.rules, *cls.cluster_rules)]
+        if rules:
+            made["x-kubernetes-validations"] = rules
+        for field in cls.model_fields.values():
+            default = field.get_default(call_default_factory=True)
+            if isinstance(default, ApiModel) and field.alias is not None:
+                given = default.model_dump(mode="json", by_alias=True, exclude_unset=True)
+                made["properties"][field.alias]["default"] = given
+        return made
 
     @model_validator(mode="after")
     def _obeys_rules(self) -> Self:

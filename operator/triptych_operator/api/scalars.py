@@ -81,7 +81,6 @@ Duration = Annotated[
     Obeys(
         _matching(_DURATION, "not a duration: write 500ms, 30s, 5m, 1h or 1h30m"),
         max_length=32,
-        format="duration",
     ),
 ]
 """Length of time; read it with ``parse_seconds``."""
@@ -111,7 +110,11 @@ ImageReference = Annotated[
 Network = Annotated[
     str,
     Obeys(
-        Rule("isCIDR(self)", "not a network: write CIDR such as 10.0.0.0/8", _is_network),
+        Rule(
+            "isCIDR(self) && cidr(self) == cidr(self).masked()",
+            "not a network: write CIDR such as 10.0.0.0/8",
+            _is_network,
+        ),
         max_length=64,
     ),
 ]

@@ -13,10 +13,7 @@ from hypothesis import strategies as st
 from triptych_contract.errors import FingerprintMismatch, InvalidRequest, TooLarge
 from triptych_contract.v1 import common_pb2, stages_pb2
 from triptych_worker.domain import DecodeState, Handle, HandleKind, Sampling
-from triptych_worker.serving import incoming, outgoing
-from triptych_worker.transfer.layout import DTYPES
-
-pytestmark = pytest.mark.torch
+from triptych_worker.serving import checks, incoming, outgoing
 
 FINGERPRINT = "ab" * 32
 OTHER = "cd" * 32
@@ -29,7 +26,7 @@ digests = st.binary(min_size=32, max_size=32)
 @st.composite
 def handles(draw: st.DrawFn, kind: HandleKind | None = None) -> Handle:
     shape = tuple(draw(st.lists(st.integers(1, 64), min_size=1, max_size=8)))
-    dtype = draw(st.sampled_from(sorted(DTYPES)))
+    dtype = draw(st.sampled_from(sorted(checks.ELEMENT_BYTES)))
     return Handle(
         kind=kind or draw(st.sampled_from(HandleKind)),
         lease_id=draw(words),
@@ -39,7 +36,7 @@ def handles(draw: st.DrawFn, kind: HandleKind | None = None) -> Handle:
         fingerprint=draw(digests).hex(),
         shape=shape,
         dtype=dtype,
-        size_bytes=math.prod(shape) * DTYPES[dtype].itemsize,
+        size_bytes=math.prod(shape) * checks.ELEMENT_BYTES[dtype],
         checksum=draw(st.binary(min_size=16, max_size=16)),
         ttl_seconds=draw(st.integers(0, 10**6)) / 1000,
         transports=tuple(draw(st.lists(words, max_size=3))),

@@ -13,8 +13,9 @@ from typing import Final
 from triptych_contract.errors import InvalidRequest, TooLarge
 from triptych_contract.fingerprints import KEY_BYTES
 
-from triptych_worker.transfer.layout import DTYPES
-
+# Bytes of one element, known here without torch.
+ELEMENT_BYTES: Final = {"float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "uint8": 1}
+CHECKSUM_BYTES: Final = 16
 MAX_DIMENSIONS: Final = 8
 
 _HEX_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
@@ -92,11 +93,11 @@ def tensor_bytes(field: str, sizes: Sequence[int], dtype: str, *, most: int | No
         InvalidRequest: an unknown dtype or a size that is not positive.
         TooLarge: more than ``most`` bytes.
     """
-    if dtype not in DTYPES:
+    if dtype not in ELEMENT_BYTES:
         raise InvalidRequest(
-            f"{field}.dtype: must be one of {', '.join(DTYPES)}, not {dtype!r:.40}"
+            f"{field}.dtype: must be one of {', '.join(ELEMENT_BYTES)}, not {dtype!r:.40}"
         )
-    size = math.prod(shape(f"{field}.shape", sizes)) * DTYPES[dtype].itemsize
+    size = math.prod(shape(f"{field}.shape", sizes)) * ELEMENT_BYTES[dtype]
     if most is not None and size > most:
         raise TooLarge(f"{field}: {size} bytes exceed this worker's bound of {most}")
     return size

@@ -25,7 +25,6 @@ from triptych_worker.domain import (
     Span,
 )
 from triptych_worker.serving import checks
-from triptych_worker.transfer.layout import CHECKSUM_BYTES
 
 MAX_TOKENS: Final = 2**20  # of a prompt, an answer, an embedding
 MAX_MEDIA: Final = 1024
@@ -163,7 +162,7 @@ def handle(field: str, message: common_pb2.Handle, kind: HandleKind) -> Handle:
         shape=tuple(message.tensor.shape),
         dtype=message.tensor.dtype,
         size_bytes=size,
-        checksum=checks.exact_bytes(f"{field}.checksum", message.checksum, CHECKSUM_BYTES),
+        checksum=checks.exact_bytes(f"{field}.checksum", message.checksum, checks.CHECKSUM_BYTES),
         ttl_seconds=message.ttl_ms / 1000,
         transports=tuple(checks.word(f"{field}.transports", name) for name in message.transports),
     )

@@ -38,7 +38,8 @@ class Listener:
     def __init__(self, listen: Listen, interceptor: grpc.aio.ServerInterceptor) -> None:
         self._server = grpc.aio.server(interceptors=(interceptor,), options=_OPTIONS)
         self.port = self._bind(listen)
-        self.address = _join(advertised_host(listen), self.port)
+        self.host = advertised_host(listen)
+        self.address = join(self.host, self.port)
 
     async def start(self, services: Mapping[str, Registration]) -> Health:
         """Serves ``services`` by full name, beside health (NOT_SERVING at first) and reflection."""
@@ -56,7 +57,7 @@ class Listener:
         await self._server.stop(grace)
 
     def _bind(self, listen: Listen) -> int:
-        address = _join(listen.host, listen.grpc_port)
+        address = join(listen.host, listen.grpc_port)
         try:
             return self._server.add_insecure_port(address)
         except RuntimeError as error:
@@ -70,5 +71,6 @@ def advertised_host(listen: Listen) -> str:
     return listen.advertise or os.environ.get(Env.POD_IP) or "127.0.0.1"
 
 
-def _join(host: str, port: int) -> str:
+def join(host: str, port: int) -> str:
+    """``host:port``, an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"

@@ -38,13 +38,14 @@ _COUNTERS: Final[Mapping[str, str]] = {
     Metric.OUTPUT_TOKENS: "Tokens that were generated",
 }
 _OUTCOMES: Final = ("ok", "cancelled", *Reason)
+_TRANSPORTS: Final = ("grpc", "nixl")
 _DIRECTIONS: Final = ("sent", "received")
 
 
 class Metrics:
     """Implements ``domain.Observer``. Every series exists from the start, at zero."""
 
-    def __init__(self, transports: Sequence[str]) -> None:
+    def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call] # the library left it so
         self.registry = CollectorRegistry()
         self._seconds = Histogram(
@@ -72,7 +73,7 @@ class Metrics:
             ["kind", "transport", "direction"],
             registry=self.registry,
         )
-        self._create_series(transports)
+        self._create_series()
 
     def seconds(self, stage: Stage, value: float) -> None:
         """One duration of ``stage``."""
@@ -96,13 +97,13 @@ class Metrics:
         """Reads these at every scrape, on the scrape's own thread."""
         self.registry.register(_Gauges(load, capacity, caches))
 
-    def _create_series(self, transports: Sequence[str]) -> None:
+    def _create_series(self) -> None:
         for stage in _STAGES:
             self._seconds.labels(stage=stage)
         for outcome in _OUTCOMES:
             self._counters[Metric.REQUESTS].labels(outcome=outcome)
         for kind in HandleKind:
-            for transport in transports:
+            for transport in _TRANSPORTS:
                 for direction in _DIRECTIONS:
                     self._counters[Metric.TRANSFER_BYTES].labels(kind, transport, direction)
 

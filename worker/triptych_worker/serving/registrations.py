@@ -8,10 +8,17 @@ from typing import Any
 import grpc
 from triptych_contract.config import WorkerConfig
 from triptych_contract.names import Tier
-from triptych_contract.v1 import stages_pb2, stages_pb2_grpc, worker_pb2, worker_pb2_grpc
+from triptych_contract.v1 import (
+    stages_pb2,
+    stages_pb2_grpc,
+    transfer_pb2,
+    worker_pb2,
+    worker_pb2_grpc,
+)
 
 from triptych_worker.serving.admission import ByteBudget
 from triptych_worker.serving.listener import Registration
+from triptych_worker.serving.loading import encodes
 from triptych_worker.serving.services import (
     CacheAdminService,
     DecodeService,
@@ -21,20 +28,14 @@ from triptych_worker.serving.services import (
     PrefillService,
 )
 from triptych_worker.serving.worker import Worker
+from triptych_worker.transfer.service import TransferService
 
 
-def encodes(tier: Tier, config: WorkerConfig) -> bool:
-    """Whether the tier loads a vision part."""
-    return tier in (Tier.ENCODER, Tier.FUSED) or (tier is Tier.PREFILL and config.can_encode)
-
-
-def generates(tier: Tier) -> bool:
-    """Whether the tier loads a language model."""
-    return tier in (Tier.PREFILL, Tier.DECODE, Tier.FUSED)
-
-
-def registrations(tier: Tier, config: WorkerConfig, worker: Worker) -> Mapping[str, Registration]:
-    """How to add each service of ``tier`` to a server, by the service's full name."""
+def registrations(
+    config: WorkerConfig, worker: Worker, transfer: TransferService
+) -> Mapping[str, Registration]:
+    """How to add each service of the worker's tier to a server, by the service's full name."""
+    tier = worker.tier
     workers, stages = worker_pb2.DESCRIPTOR, stages_pb2.DESCRIPTOR
     services = {
         _name(workers, "Worker"): _adding(
@@ -43,6 +44,7 @@ def registrations(tier: Tier, config: WorkerConfig, worker: Worker) -> Mapping[s
         _name(workers, "CacheAdmin"): _adding(
             worker_pb2_grpc.add_CacheAdminServicer_to_server, CacheAdminService(worker)
         ),
+        _name(transfer_pb2.DESCRIPTOR, "Transfer"): transfer.add_to,
     }
     if encodes(tier, config):
         budget = ByteBudget(config.encode.inflight_bytes)

@@ -30,10 +30,12 @@ _STATES = {
 class Worker:
     """Listens before its model is loaded, so all that the model gives is absent at first."""
 
-    def __init__(self, tier: Tier, instance: str, transports: Sequence[str]) -> None:
+    def __init__(
+        self, tier: Tier, instance: str, admission: Admission, transports: Sequence[str]
+    ) -> None:
         self.tier = tier
         self.instance = instance
-        self.admission = Admission()
+        self.admission = admission
         self._transports = tuple(transports)
         self._loaded: LoadedTier | None = None
 
@@ -41,6 +43,11 @@ class Worker:
         """Takes work from now on."""
         self._loaded = loaded
         self.admission.open()
+
+    def close(self) -> None:
+        """Ends the stages' threads."""
+        if self._loaded:
+            self._loaded.close()
 
     @property
     def caches(self) -> Sequence[FingerprintedCache]:

@@ -112,7 +112,8 @@ class WorkerConfig(Config):
     encode: EncodeLimits = EncodeLimits()
     language: LanguageLimits = LanguageLimits()
     transfer: Transfer = Transfer()
-    can_encode: bool = False  # prefill: also load the vision part, for when no encoder is up
+    # Also load the vision part, for when no encoder is up; None: fused does, prefill does not.
+    can_encode: bool | None = None
     drain_seconds: float = Field(default=60.0, ge=0)
     threads: int = Field(default=0, ge=0)  # torch intra-op threads; 0: torch's default
 

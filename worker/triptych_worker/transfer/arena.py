@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 import torch
@@ -83,5 +84,6 @@ def _pages(size_bytes: int, *, pinned: bool) -> torch.Tensor:
         return torch.empty(size_bytes, dtype=torch.uint8, pin_memory=True)
     # Mapped rather than torch.empty: huge pages spare a fault per 4 KiB at the first touch.
     mapped = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    mapped.madvise(mmap.MADV_HUGEPAGE)
+    with suppress(OSError):  # a kernel built without them
+        mapped.madvise(mmap.MADV_HUGEPAGE)
     return torch.frombuffer(mapped, dtype=torch.uint8)

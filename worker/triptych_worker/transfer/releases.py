@@ -22,7 +22,7 @@ from triptych_worker.transfer.peers import PeerChannels
 _LOG: Final = logging.getLogger(__name__)
 _CALL_SECONDS: Final = 2.0
 _MAX_PENDING: Final = 10_000  # per holder; more expire by themselves
-_THREADS: Final = 2
+_THREADS: Final = 4  # a vanished holder keeps one waiting
 
 
 class Releases:

@@ -33,6 +33,18 @@ class TransferService:
 
     Make it, ``add_to`` a server, ``start`` it on the event loop it is used on, ``stop`` it at the
     end.
+
+    Args:
+        config: transport, times and the bound on what arrives.
+        observer: told the bytes that move.
+        instance: identity of this process; another after every start.
+        source: host:port that peers reach the server at.
+        holding_bytes: bound on what this process holds for peers.
+        landing_bytes: overrides ``config.landing_bytes``; 0 for who receives nothing.
+        pinned: page-lock both, for copies to and from a CUDA device.
+
+    Raises:
+        InvalidRequest: NIXL is asked for and cannot be had.
     """
 
     def __init__(
@@ -46,18 +58,6 @@ class TransferService:
         landing_bytes: int | None = None,
         pinned: bool = False,
     ) -> None:
-        """Args:
-            config: transport, times and the bound on what arrives.
-            observer: told the bytes that move.
-            instance: identity of this process; another after every start.
-            source: host:port that peers reach the server at.
-            holding_bytes: bound on what this process holds for peers.
-            landing_bytes: overrides ``config.landing_bytes``; 0 for who receives nothing.
-            pinned: page-lock both, for copies to and from a CUDA device.
-
-        Raises:
-            InvalidRequest: NIXL is asked for and cannot be had.
-        """
         holding = Arena(holding_bytes, pinned=pinned)
         landing = Arena(
             config.landing_bytes if landing_bytes is None else landing_bytes, pinned=pinned

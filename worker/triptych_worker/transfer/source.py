@@ -43,7 +43,12 @@ class _Flight:
 
 
 class PeerTensors:
-    """Implements ``domain.TensorSource``. Used on one event loop."""
+    """Implements ``domain.TensorSource``. Used on one event loop.
+
+    This process's own handles lead to ``store``; others' tensors arrive in ``landing`` by the first
+    of ``transports`` that works, and the bytes are told to ``observer``. ``instance`` is this
+    process's identity. No borrow takes longer than ``timeout_seconds``.
+    """
 
     def __init__(
         self,
@@ -56,17 +61,8 @@ class PeerTensors:
         instance: str,
         timeout_seconds: float,
     ) -> None:
-        """Args:
-        store: where this process's own handles lead.
-        landing: where others' tensors arrive.
-        transports: the preferred one first.
-        releases: gives leases back.
-        observer: told the bytes received.
-        instance: identity of this process.
-        timeout_seconds: a borrow takes no longer.
-        """
         self._store = store
-        self._landing = landing
+        self.landing = landing
         self._transports = transports
         self._releases = releases
         self._observer = observer
@@ -92,7 +88,7 @@ class PeerTensors:
         flight = await self._board(handle)
         try:
             self._releases.add(handle)
-            yield self._landing.arena.tensor(flight.task.result(), handle.shape, handle.dtype)
+            yield self.landing.arena.tensor(flight.task.result(), handle.shape, handle.dtype)
         finally:
             self._leave(flight)
 
@@ -145,7 +141,7 @@ class PeerTensors:
         if not flight.task.done():
             flight.task.cancel()
         elif not failed:
-            self._landing.free(flight.task.result())
+            self.landing.free(flight.task.result())
 
     async def _pull(self, handle: Handle) -> int:
         """Start of the tensor in the landing arena, by the best transport that both ends have."""
@@ -166,7 +162,7 @@ class PeerTensors:
     async def _attempt(self, way: Transport, handle: Handle, seconds: float) -> int:
         try:
             async with asyncio.timeout(seconds):
-                start = await self._landing.reserve(handle.size_bytes)
+                start = await self.landing.reserve(handle.size_bytes)
                 limit = Limit(seconds)
                 await self._ran(way, handle, start, limit)
                 self._count(handle, way)
@@ -180,7 +176,7 @@ class PeerTensors:
     async def _ran(self, way: Transport, handle: Handle, start: int, limit: Limit) -> None:
         """Runs one pull on a thread. However it ends, its range is freed only when the thread has
         let go of it."""
-        arena = self._landing.arena
+        arena = self.landing.arena
         place = Place(arena.view(start, handle.size_bytes), arena.address + start)
         loop = asyncio.get_running_loop()
         job = loop.run_in_executor(self._threads, way.pull, handle, place, limit)
@@ -192,7 +188,7 @@ class PeerTensors:
             raise
 
     def _abandoned(self, done: asyncio.Future[None], start: int) -> None:
-        self._landing.free(start)
+        self.landing.free(start)
         if not done.cancelled() and (error := done.exception()) is not None:
             _LOG.debug("an abandoned pull ended: %s", error)
 

@@ -106,7 +106,7 @@ class DeepstackAdapter:
         return arguments
 
 
-def adapter_of(family: Family, config: Any) -> TextAdapter:  # noqa: ANN401 - transformers' own
+def adapter_of(family: Family, config: Any) -> TextAdapter:
     """The adapter for a model whose transformers configuration is ``config``."""
     return _ADAPTERS[family](config)
 

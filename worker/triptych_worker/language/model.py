@@ -68,7 +68,8 @@ class LanguageModel:
         """
         inputs = embedding(batch.token_ids, self._embedding)
         if batch.visual is not None:
-            inputs[batch.visual.index] = batch.visual.rows[:, : inputs.shape[1]]
+            rows = batch.visual.rows[:, : inputs.shape[1]]
+            inputs[batch.visual.index] = rows.to(inputs.dtype)
         output = self._text(
             inputs_embeds=inputs.unsqueeze(0),
             use_cache=False,
@@ -78,14 +79,14 @@ class LanguageModel:
         return linear(output.last_hidden_state[0, batch.logit_rows], self._head)
 
 
-def _config(folder: ModelFolder) -> Any:  # noqa: ANN401 - transformers' own
+def _config(folder: ModelFolder) -> Any:
     try:
         return AutoConfig.from_pretrained(folder.path, local_files_only=True)
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise InvalidModel(f"{folder.path / 'config.json'} is not usable: {error}") from error
 
 
-def _check_served(text: Any, folder: ModelFolder) -> None:  # noqa: ANN401 - transformers' own
+def _check_served(text: Any, folder: ModelFolder) -> None:
     layer_types = set(getattr(text, "layer_types", None) or ["full_attention"])
     if layer_types != {"full_attention"}:
         raise InvalidModel(
@@ -108,7 +109,7 @@ def _tensor(tensors: Mapping[str, torch.Tensor], name: str, folder: ModelFolder)
 
 def _head(
     tensors: dict[str, torch.Tensor],
-    config: Any,  # noqa: ANN401 - transformers' own
+    config: Any,
     folder: ModelFolder,
 ) -> torch.Tensor:
     if _LM_HEAD not in tensors and config.tie_word_embeddings:
@@ -119,7 +120,7 @@ def _head(
 
 
 def _text_model(
-    text: Any,  # noqa: ANN401 - transformers' own
+    text: Any,
     tensors: Mapping[str, torch.Tensor],
     folder: ModelFolder,
     device: torch.device,
@@ -144,13 +145,13 @@ def _text_model(
     return model.eval().requires_grad_(requires_grad=False)
 
 
-def _layout(text: Any, dtype: torch.dtype) -> KvLayout:  # noqa: ANN401 - transformers' own
+def _layout(text: Any, dtype: torch.dtype) -> KvLayout:
     heads = int(text.num_attention_heads)
     head_dim = getattr(text, "head_dim", None) or text.hidden_size // heads
     return KvLayout(int(text.num_hidden_layers), int(text.num_key_value_heads), head_dim, dtype)
 
 
-def _eos_ids(folder: ModelFolder, config: Any, text: Any) -> frozenset[int]:  # noqa: ANN401 - transformers' own
+def _eos_ids(folder: ModelFolder, config: Any, text: Any) -> frozenset[int]:
     """Tokens that end an answer: of generation_config.json, else of the model's configuration."""
     path = folder.path / "generation_config.json"
     value = read_json(path).get("eos_token_id") if path.is_file() else None

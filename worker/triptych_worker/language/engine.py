@@ -1,0 +1,245 @@
+"""The engine: one thread that steps the model, and the event loop's side of every sequence.
+
+The loop's side opens sequences, feeds them and reads their outputs; the thread plans a step under
+the lock, runs it without the lock, and hands all outputs of the step to the loop at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Iterable
+from collections.abc import Sequence as Items
+from typing import Final
+
+from triptych_contract.errors import InternalError, NonFinite, TriptychError, Unavailable
+
+from triptych_worker.domain import Load
+from triptych_worker.language.batching import pack
+from triptych_worker.language.model import LanguageModel
+from triptych_worker.language.pool import KvPool
+from triptych_worker.language.sampling import Chosen, Draw, choose
+from triptych_worker.language.scheduler import Chunk, Limits, Scheduler
+from triptych_worker.language.scoring import logprobs
+from triptych_worker.language.sequence import Placed, Sequence, Task
+from triptych_worker.language.ticket import Message, Output, Reserved, Ticket
+from triptych_worker.language.vocabulary import Vocabulary
+
+_LOG: Final = logging.getLogger(__name__)
+_RETRY_SECONDS: Final = (0.5, 30.0)  # least and most that an overloaded engine asks for
+_Messages = list[tuple[int, Message]]
+
+
+class Engine:
+    """Runs sequences of one model. All public methods are called on the event loop."""
+
+    def __init__(
+        self, model: LanguageModel, vocabulary: Vocabulary, pool: KvPool, limits: Limits
+    ) -> None:
+        self.model = model
+        self.vocabulary = vocabulary
+        self.pool = pool
+        self.limits = limits
+        self._numbers = itertools.count()
+        self._tickets: dict[int, Ticket] = {}
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._run, name="language-engine", daemon=True)
+        # What follows is guarded by the condition's lock.
+        self._wake = threading.Condition()
+        self._scheduler = Scheduler(limits)
+        self._sequences: dict[int, Sequence] = {}
+        self._closing: set[int] = set()
+        self._stepping: frozenset[int] = frozenset()
+        self._admitting = self._running = True
+        self._seconds_per_token = 0.0
+
+    def start(self) -> None:
+        """Starts the thread; outputs go to the event loop that calls this."""
+        self._loop = asyncio.get_running_loop()
+        self._thread.start()
+
+    def open(self, task: Task) -> Ticket:
+        """Takes a sequence whose input may still be on the way.
+
+        Raises:
+            Unavailable: draining.
+            PromptTooLong, Overloaded: see ``Scheduler.open``.
+        """
+        with self._wake:
+            if not self._admitting:
+                raise Unavailable("this worker is draining; use another one")
+            number = next(self._numbers)
+            self._scheduler.open(number, task.demand, self._retry_after())
+            self._sequences[number] = Sequence(number, task)
+        ticket = Ticket(number, time.perf_counter())
+        self._tickets[number] = ticket
+        self._idle.clear()
+        return ticket
+
+    def queue(self, ticket: Ticket, placed: Items[Placed] = ()) -> None:
+        """The sequence's input is here; ``placed`` are its embeddings, moved to no device yet."""
+        ticket.queued = time.perf_counter()
+        with self._wake:
+            self._sequences[ticket.number].placed = placed
+            self._scheduler.queue(ticket.number)
+            self._wake.notify()
+
+    def loaded(self, ticket: Ticket) -> None:
+        """The keys and values that the task said were computed are in the sequence's range."""
+        with self._wake:
+            if ticket.number in self._scheduler:
+                self._scheduler.loaded(ticket.number)
+            self._wake.notify()
+
+    def close(self, ticket: Ticket) -> None:
+        """Ends the sequence, finished or not; its range is free after the step under way."""
+        if self._tickets.pop(ticket.number, None) is None:
+            return
+        with self._wake:
+            if ticket.number in self._stepping:
+                self._closing.add(ticket.number)
+            else:
+                self._remove(ticket.number)
+            self._wake.notify()
+        if not self._tickets:
+            self._idle.set()
+
+    def load(self) -> Load:
+        """What there is to do."""
+        with self._wake:
+            return self._scheduler.load()
+
+    def stop_admitting(self) -> None:
+        """From now on ``open`` refuses; what is open goes on."""
+        with self._wake:
+            self._admitting = False
+
+    async def wait_idle(self, seconds: float) -> bool:
+        """Waits until every sequence is closed; whether that came within ``seconds``."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._idle.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def stop(self) -> None:
+        """Ends the thread after the step under way; what is still open gets Unavailable."""
+        with self._wake:
+            self._admitting = self._running = False
+            self._wake.notify()
+        if self._thread.is_alive():
+            self._thread.join()
+        stopped = Unavailable("this worker has stopped; use another one")
+        for ticket in self._tickets.values():
+            ticket.put(stopped)
+
+    # On the thread.
+
+    def _run(self) -> None:
+        while True:
+            with self._wake:
+                chunks, messages = self._next_step()
+                if not self._running:
+                    return
+                if not chunks and not messages:
+                    self._wake.wait()
+                    continue
+            self._post(messages)
+            if chunks:
+                self._post(self._step(chunks))
+
+    def _next_step(self) -> tuple[Items[Chunk], _Messages]:
+        """Removes what was closed, admits and plans; under the lock."""
+        for number in self._closing:
+            self._remove(number)
+        self._closing.clear()
+        messages: _Messages = []
+        for admitted in self._scheduler.admit():
+            sequence = self._sequences[admitted.sequence]
+            sequence.kv_start = admitted.kv_start
+            messages.append((sequence.number, Reserved(admitted.kv_start, time.perf_counter())))
+        chunks = self._scheduler.plan()
+        self._stepping = frozenset(chunk.sequence for chunk in chunks)
+        return chunks, messages
+
+    def _step(self, chunks: Items[Chunk]) -> _Messages:
+        """One forward pass. An error ends the sequences of this step and no others."""
+        began = time.perf_counter()
+        sequences = {chunk.sequence: self._sequences[chunk.sequence] for chunk in chunks}
+        for sequence in sequences.values():
+            sequence.started = sequence.started or began
+        try:
+            messages = self._forward(chunks, sequences)
+        except Exception:  # noqa: BLE001 - whatever it was, the other sequences must go on
+            _LOG.exception("a step of %d sequences failed", len(chunks))
+            messages = [
+                (number, InternalError("the language model failed on this request; see the log"))
+                for number in sequences
+            ]
+        self._settle(chunks, messages, time.perf_counter() - began)
+        return messages
+
+    def _forward(self, chunks: Items[Chunk], sequences: dict[int, Sequence]) -> _Messages:
+        batch = pack(chunks, sequences, self.model.device)
+        logits = self.model.forward(batch, self.pool)
+        sampling = [sequences[chunk.sequence] for chunk in chunks if chunk.samples]
+        draws = [
+            Draw(sequence.task.sampling, len(sequence.task.answer.token_ids))
+            for sequence in sampling
+        ]
+        chosen = choose(logits, draws, self.model.eos_ids) if draws else []
+        at = time.perf_counter()
+        return [
+            (sequence.number, self._message(sequence, token, at))
+            for sequence, token in zip(sampling, chosen, strict=True)
+        ]
+
+    def _message(self, sequence: Sequence, chosen: Chosen | None, at: float) -> Message:
+        if chosen is None:
+            return NonFinite("the model gave no finite probabilities for this request")
+        event = sequence.task.answer.push(chosen.token_id, logprobs(chosen, self.vocabulary))
+        return Output(event, at, sequence.started or at)
+
+    def _settle(self, chunks: Items[Chunk], messages: _Messages, seconds: float) -> None:
+        """Books the step: what was computed, what has ended, what is kept for a reader."""
+        tokens = sum(chunk.length for chunk in chunks)
+        with self._wake:
+            rate = seconds / tokens
+            self._seconds_per_token += 0.1 * (rate - self._seconds_per_token)
+            self._scheduler.advance(chunks)
+            for number, message in messages:
+                if not isinstance(message, Output) or message.event.finish_reason:
+                    self._remove(number)
+                elif self._sequences[number].task.first_only:
+                    self._scheduler.park(number)
+            self._stepping = frozenset()
+
+    def _remove(self, number: int) -> None:
+        """Frees what a sequence holds, if it still does; under the lock."""
+        if self._sequences.pop(number, None) is None:
+            return
+        self._scheduler.remove(number)
+        if not self._sequences:
+            self._scheduler.check_integrity()
+
+    def _retry_after(self) -> float:
+        least, most = _RETRY_SECONDS
+        return min(
+            max(self._scheduler.load().backlog_tokens * self._seconds_per_token, least), most
+        )
+
+    def _post(self, messages: _Messages) -> None:
+        if messages and self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._deliver, messages)
+
+    def _deliver(self, messages: Iterable[tuple[int, Message | TriptychError]]) -> None:
+        for number, message in messages:
+            ticket = self._tickets.get(number)
+            if ticket is not None:  # closed meanwhile
+                ticket.put(message)

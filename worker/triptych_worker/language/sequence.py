@@ -1,0 +1,68 @@
+"""One sequence in the engine: what it reads, what it has sampled, and whom it tells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Items
+from dataclasses import dataclass, field
+
+import torch
+
+from triptych_worker.domain import Sampling
+from triptych_worker.language.answer import Answer
+from triptych_worker.language.scheduler import Demand
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Embedding rows [n, width] for the prompt's tokens from ``offset`` on."""
+
+    offset: int
+    rows: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What the engine is asked to do with one sequence.
+
+    Either ``token_ids`` and ``positions`` [axes, prompt_tokens] are the prompt and nothing is
+    computed yet, or both are empty, keys and values of the prompt are loaded, and the answer goes
+    on after ``output_token_ids``. ``first_only`` stops after one token, with the prompt's keys and
+    values kept until the sequence is closed.
+    """
+
+    demand: Demand
+    prompt_tokens: int
+    token_ids: torch.Tensor
+    positions: torch.Tensor
+    delta: int
+    answer: Answer
+    sampling: Sampling
+    first_only: bool = False
+
+
+@dataclass(slots=True)
+class Sequence:
+    """A task under way; written by the engine's thread only, once queued."""
+
+    number: int
+    task: Task
+    placed: Items[Placed] = ()
+    kv_start: int = 0
+    started: float | None = field(default=None)  # when its first tokens went into a step
+
+    def tokens(self, start: int, length: int) -> torch.Tensor:
+        """Token ids [length] from ``start`` on: of the prompt, then of the answer."""
+        task = self.task
+        if start + length <= task.prompt_tokens:
+            return task.token_ids[start : start + length]
+        output = task.answer.token_ids
+        first = start - task.prompt_tokens
+        return torch.tensor(output[max(first, 0) : first + length])
+
+    def positions(self, start: int, length: int) -> torch.Tensor:
+        """Position ids [axes, length] of the same tokens."""
+        task = self.task
+        if start + length <= task.prompt_tokens:
+            return task.positions[:, start : start + length]
+        first = start + task.delta
+        return torch.arange(first, first + length).expand(task.positions.shape[0], -1)

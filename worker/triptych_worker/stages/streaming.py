@@ -1,0 +1,43 @@
+"""The part of an answer that decode and fused stream: events, gaps between tokens, last times."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+
+from triptych_contract.names import Count, Metric, Stage
+
+from triptych_worker.domain import Observer, StageTimes, TokenEvent
+from triptych_worker.language.ticket import Ticket
+
+
+async def stream(
+    ticket: Ticket,
+    observer: Observer,
+    *,
+    began: float,
+    tokens: int,
+    seconds: dict[Stage, float] | None = None,
+) -> AsyncGenerator[TokenEvent, None]:
+    """The events of ``ticket``; the last one carries the times of decode.
+
+    Args:
+        ticket: the sequence.
+        observer: is told gaps, durations and counts.
+        began: when the token before was there, or decode could begin.
+        tokens: output tokens there were before.
+        seconds: other durations that the last event carries.
+    """
+    previous = began
+    async for output in ticket.outputs():
+        tokens += 1
+        observer.time_per_output_token(output.at - previous)
+        observer.add(Metric.OUTPUT_TOKENS)
+        previous = output.at
+        if output.event.finish_reason is None:
+            yield output.event
+            continue
+        spent = {Stage.DECODE: output.at - began, **(seconds or {})}
+        for stage, value in spent.items():
+            observer.seconds(stage, value)
+        yield replace(output.event, times=StageTimes(spent, {Count.OUTPUT_TOKENS: tokens}))

@@ -7,7 +7,6 @@ hashes what it made, so that publishing one batch overlaps with encoding the nex
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -15,13 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-import torch
 from triptych_contract.config import EncodeLimits
 from triptych_contract.errors import (
     FingerprintMismatch,
-    InternalError,
     InvalidRequest,
-    NonFinite,
     TooLarge,
     TriptychError,
     Unavailable,
@@ -32,7 +28,6 @@ from triptych_worker.domain import (
     Encoded,
     EncodeInput,
     Handle,
-    HandleKind,
     Load,
     Observer,
     StageTimes,
@@ -40,9 +35,9 @@ from triptych_worker.domain import (
     VisionModel,
 )
 from triptych_worker.stages.encode_queue import Bounds, EncodeQueue, Flight
+from triptych_worker.stages.encode_work import EncodeWork, Made, Published, wrong_rows
 
 _REMEMBERED_KEYS: Final = 65536
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,8 +48,6 @@ class _Waiter:
 
 
 _Flight = Flight[EncodeInput, _Waiter]
-_Made = torch.Tensor | TriptychError
-_Published = Handle | TriptychError
 
 
 class PictureEncoder:
@@ -81,6 +74,7 @@ class PictureEncoder:
     ) -> None:
         self._model = model
         self._holder = holder
+        self._work = EncodeWork(model, holder, fingerprint)
         self._fingerprint = fingerprint
         self._capacity = limits.cache_bytes
         self._observer = observer
@@ -129,7 +123,7 @@ class PictureEncoder:
             return await self._land(self._take_off(item), joined_later=False)
         if encoded.handle.shape[0] != item.visual_tokens:
             self._holder.release([encoded.handle.lease_id])
-            raise _wrong_rows(encoded.handle.shape[0], item.visual_tokens)
+            raise wrong_rows(encoded.handle.shape[0], item.visual_tokens)
         return encoded
 
     def load(self) -> Load:
@@ -221,62 +215,40 @@ class PictureEncoder:
     async def _encode_queued(self) -> None:
         """Encodes until nothing waits and all is published."""
         publishing: asyncio.Task[None] | None = None
-        while (batch := self._queue.start_batch(self._clock())) or publishing:
-            made, seconds = await self._forward(batch) if batch else ([], 0.0)
-            if publishing is not None:
-                await publishing
-            publishing = asyncio.create_task(self._publish(batch, made, seconds)) if batch else None
+        try:
+            while (batch := self._queue.start_batch(self._clock())) or publishing:
+                made, seconds = await self._forward(batch) if batch else ([], 0.0)
+                if publishing is not None:
+                    await publishing
+                publishing = (
+                    asyncio.create_task(self._publish(batch, made, seconds)) if batch else None
+                )
+        finally:
+            if publishing is not None:  # the threads were closed in the middle of it
+                await asyncio.wait([publishing])
 
-    async def _forward(self, batch: Sequence[_Flight]) -> tuple[list[_Made], float]:
+    async def _forward(self, batch: Sequence[_Flight]) -> tuple[list[Made], float]:
         began = self._clock()
         loop = asyncio.get_running_loop()
         items = [flight.item for flight in batch]
-        made = await loop.run_in_executor(self._torch, self._encode_all, items)
+        made = await loop.run_in_executor(self._torch, self._work.encode, items)
         seconds = self._clock() - began
         self._queue.throughput.measured(sum(flight.tokens for flight in batch), seconds)
         return made, seconds
 
-    def _encode_all(self, items: Sequence[EncodeInput]) -> list[_Made]:
-        """An embedding or an error for each item: if a batch fails, each is tried alone."""
-        try:
-            embeddings = self._model.encode(items)
-            return [_checked(item, made) for item, made in zip(items, embeddings, strict=True)]
-        except Exception as error:  # noqa: BLE001 - whatever it is, it must not reach the others
-            if len(items) > 1:
-                return [self._encode_all([item])[0] for item in items]
-            return [_as_error(error)]
-
     async def _publish(
-        self, batch: Sequence[_Flight], made: Sequence[_Made], seconds: float
+        self, batch: Sequence[_Flight], made: Sequence[Made], seconds: float
     ) -> None:
         loop = asyncio.get_running_loop()
+        items = [flight.item for flight in batch]
         published = await loop.run_in_executor(
-            self._publisher, self._publish_all, batch, made, seconds
+            self._publisher, self._work.publish, items, made, seconds
         )
         for flight, outcome in zip(batch, published, strict=True):
             self._queue.finish(flight)
             self._settle(flight, outcome)
 
-    def _publish_all(
-        self, batch: Sequence[_Flight], made: Sequence[_Made], seconds: float
-    ) -> list[_Published]:
-        tokens = sum(flight.tokens for flight in batch)
-        return [
-            embedding
-            if isinstance(embedding, TriptychError)
-            else self._publish_one(flight.key, embedding, seconds * flight.tokens / tokens)
-            for flight, embedding in zip(batch, made, strict=True)
-        ]
-
-    def _publish_one(self, key: bytes, embedding: torch.Tensor, seconds: float) -> _Published:
-        try:
-            return self._holder.publish(
-                HandleKind.EMBEDDING, key, self._fingerprint, embedding, seconds=seconds
-            )
-        except Exception as error:  # noqa: BLE001 - as for the model
-            return _as_error(error)
-
-    def _settle(self, flight: _Flight, outcome: _Published) -> None:
+    def _settle(self, flight: _Flight, outcome: Published) -> None:
         """Answers everybody who still waits, each with a lease of its own."""
         now = self._clock()
         # A cancelled waiter may not have run yet, so as to leave by itself.
@@ -316,28 +288,6 @@ class PictureEncoder:
         self._observer.seconds(Stage.ENCODE, now - flight.started)
         self._observer.add(Metric.IMAGES)
         self._observer.add(Metric.VISUAL_TOKENS, flight.tokens)
-
-
-def _checked(item: EncodeInput, embedding: torch.Tensor) -> _Made:
-    if len(embedding) != item.visual_tokens:
-        return _wrong_rows(len(embedding), item.visual_tokens)
-    if not bool(embedding.isfinite().all()):
-        return NonFinite("the encoder answered NaN or infinity for this picture: send another")
-    return embedding
-
-
-def _wrong_rows(made: int, announced: int) -> InvalidRequest:
-    return InvalidRequest(
-        f"the picture makes {made} embedding rows, {announced} are announced: use the processor of"
-        " this model"
-    )
-
-
-def _as_error(error: Exception) -> TriptychError:
-    if isinstance(error, TriptychError):
-        return error
-    _log.error("encoding failed", exc_info=error)
-    return InternalError(f"encoding failed with {type(error).__name__}: see this encoder's log")
 
 
 def _times(queued: float, encoding: float, tokens: int, *, cached: bool) -> StageTimes:

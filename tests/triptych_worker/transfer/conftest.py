@@ -1,16 +1,19 @@
-"""Two ends of a transfer: a holder in another process, a receiver in this one."""
+"""The two ends of a transfer: holders in other processes or this one, and a receiver."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
+import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from triptych_contract.config import Transfer
 from triptych_worker.domain import Handle, HandleKind
@@ -65,6 +68,7 @@ class Holder:
         return Handle(**told)
 
     def end(self) -> None:
+        """Kills it, if it still lives."""
         self.process.kill()
         self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout):
@@ -86,8 +90,14 @@ class Bytes:
     def time_per_output_token(self, value: float) -> None: ...
 
 
-StartHolder = Callable[..., Holder]
-StartReceiver = Callable[..., AbstractAsyncContextManager[TransferService]]
+StartService = Callable[..., AbstractAsyncContextManager[TransferService]]
+
+
+@pytest.fixture(scope="session", params=["grpc", "nixl"])
+def transport(request: pytest.FixtureRequest) -> str:
+    if request.param == "nixl" and importlib.util.find_spec("nixl") is None:
+        pytest.skip("nixl is not installed")
+    return str(request.param)
 
 
 @pytest.fixture
@@ -95,11 +105,12 @@ def observer() -> Bytes:
     return Bytes()
 
 
-@pytest.fixture
-def start_holder() -> Iterator[StartHolder]:
+@pytest.fixture(scope="session")
+def start_holder() -> Iterator[Callable[..., Holder]]:
+    """Starts holding processes, which end with the tests."""
     holders: list[Holder] = []
 
-    def start(transport: str = "grpc", holding: int = 64 * MIB, **config: object) -> Holder:
+    def start(transport: str, holding: int = 64 * MIB, **config: Any) -> Holder:
         holders.append(Holder(Transfer(transport=transport, **config), holding))
         return holders[-1]
 
@@ -109,15 +120,46 @@ def start_holder() -> Iterator[StartHolder]:
 
 
 @pytest.fixture
-def receiver(observer: Bytes) -> StartReceiver:
+def holding(observer: Bytes) -> StartService:
+    """A service that holds tensors and serves them on a port."""
+
+    @asynccontextmanager
+    async def start(transport: str, **config: Any) -> AsyncIterator[TransferService]:
+        server = grpc.aio.server()
+        port = server.add_insecure_port("127.0.0.1:0")
+        service = TransferService(
+            Transfer(transport=transport, **config),
+            observer,
+            instance=f"holder-{uuid.uuid4().hex}",
+            source=f"127.0.0.1:{port}",
+            holding_bytes=64 * MIB,
+            landing_bytes=0,
+        )
+        service.add_to(server)
+        await server.start()
+        await service.start()
+        try:
+            yield service
+        finally:
+            await service.stop()
+            await server.stop(None)
+            service.store.check_integrity()
+
+    return start
+
+
+@pytest.fixture
+def receiver(observer: Bytes) -> StartService:
+    """A service that receives tensors."""
+
     @asynccontextmanager
     async def start(
-        transport: str = "grpc", landing: int = 64 * MIB, **config: object
+        transport: str, landing: int = 64 * MIB, **config: Any
     ) -> AsyncIterator[TransferService]:
         service = TransferService(
             Transfer(transport=transport, landing_bytes=landing, **config),
             observer,
-            instance=f"receiver-{transport}",
+            instance=f"receiver-{uuid.uuid4().hex}",
             source="127.0.0.1:1",
             holding_bytes=MIB,
         )
@@ -126,6 +168,5 @@ def receiver(observer: Bytes) -> StartReceiver:
             yield service
         finally:
             await service.stop()
-            service.store.check_integrity()
 
     return start

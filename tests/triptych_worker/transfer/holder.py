@@ -1,6 +1,6 @@
 """A process that holds tensors, for tests: answers one JSON command per line on standard input.
 
-Commands: publish (name of a tensor of ``tensors``), corrupt, drop, leases, check, and end of input.
+Commands: publish, leases, check, and the end of input.
 """
 
 from __future__ import annotations
@@ -50,12 +50,6 @@ def answer(service: TransferService, command: dict[str, Any]) -> Any:
     match command["do"]:
         case "publish":
             return publish(service, command)
-        case "corrupt":
-            start = min(service.store.arena.starts())
-            service.store.arena.buffer[start + command["at"]] ^= 1
-            return None
-        case "drop":
-            return service.store.drop_others(command["keep"])
         case "leases":
             return service.store.leases
         case "check":

@@ -142,6 +142,20 @@ class Engine:
     # On the thread.
 
     def _run(self) -> None:
+        try:
+            self._step_until_stopped()
+        except BaseException:
+            _LOG.critical(
+                "the language engine has failed; this worker serves no more", exc_info=True
+            )
+            with self._wake:
+                self._admitting = False
+                numbers = list(self._sequences)
+            failed = InternalError("the language engine has failed; use another worker")
+            self._post([(number, failed) for number in numbers])
+            raise
+
+    def _step_until_stopped(self) -> None:
         while True:
             with self._wake:
                 chunks, messages = self._next_step()

@@ -214,6 +214,10 @@ class Scheduler:
         if held != self._ranges.used:
             raise RuntimeError(f"sequences hold {held} tokens, {self._ranges.used} are handed out")
 
+    def _chunk(self, sequence: int, length: int) -> Chunk:
+        entry = self._entries[sequence]
+        return Chunk(sequence, entry.computed, length, samples=length == entry.remaining)
+
 
 def share(prompts: Sequence[tuple[int, int]], budget: int) -> dict[int, int]:
     """Splits ``budget`` tokens over prompts, given as (sequence, tokens left) in order of arrival.

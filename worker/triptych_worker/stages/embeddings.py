@@ -47,13 +47,6 @@ class EmbeddingCache:
                 seconds=seconds,
             )
 
-    def fits(self, handle: Handle) -> bool:
-        """Whether it is worth copying."""
-        with self._lock:
-            return handle.size_bytes <= self._entries.capacity_bytes and self._entries.admits(
-                handle.fingerprint
-            )
-
     def holdings(self) -> Sequence[Holding]:
         """What is held, by fingerprint."""
         with self._lock:
@@ -142,11 +135,12 @@ class EmbeddingReader:
             raise
 
     async def _pull(self, handle: Handle, until: AsyncExitStack) -> torch.Tensor:
+        if handle.instance == self._instance:
+            return await until.enter_async_context(self._source.borrow(handle))
         began = time.perf_counter()
-        rows = await until.enter_async_context(self._source.borrow(handle))
-        if handle.instance != self._instance and self._cache.fits(handle):
-            rows = await asyncio.to_thread(rows.clone)
-            self._cache.put(handle, rows, time.perf_counter() - began)
+        async with self._source.borrow(handle) as landed:
+            rows = await asyncio.to_thread(landed.clone)
+        self._cache.put(handle, rows, time.perf_counter() - began)
         return rows
 
 

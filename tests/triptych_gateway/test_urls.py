@@ -4,7 +4,7 @@ from triptych_gateway.media.urls import parse_target, redirected
 
 LOOPBACK = [
     "https://127.0.0.1/", "https://2130706433/", "https://0x7f000001/", "https://0177.0.0.1/",
-    "https://127.1/", "https://0x7f.1/", "https://127.0.0.1./", "https://１２７.0.0.1/",
+    "https://127.1/", "https://0x7f.1/", "https://127.0.0.1./", "https://\uff11\uff12\uff17.0.0.1/",
 ]  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
@@ -193,13 +193,21 @@ def _is_one_of(value: object, neutral: tuple[object, ...]) -> bool:
 
 def _first_of(error: ValidationError) -> InvalidParameter:
     first = error.errors(include_url=False, include_input=False)[0]
-    path = ".".join(
-        str(step) for step in first["loc"] if step not in {"string", "parts", "system", "user",
-        "assistant", "text", "image_url"} or step == first["loc"][-1]
-    )  # fmt: skip
+    path = _path(first["loc"])
     if first["type"] == "extra_forbidden":
         return InvalidParameter(f"{path} is not a known field; check its spelling", path)
     return InvalidParameter(f"{path}: {first['msg']}", path)
+
+
+def _path(steps: Sequence[int | str]) -> str:
+    """The field's place without the names of union members: those that follow an index or
+    ``content``."""
+    kept = [
+        str(step)
+        for before, step in zip(("", *steps), steps, strict=False)
+        if isinstance(step, int) or not (isinstance(before, int) or before == "content")
+    ]
+    return ".".join(kept)
 
 
 def _checked(request: _ChatRequest, request_id: str) -> ChatRequest:

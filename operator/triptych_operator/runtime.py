@@ -47,6 +47,7 @@ def worker_config(
             transport=spec.transfer.transport,
             lease_seconds=parse_seconds(spec.transfer.lease),
             timeout_seconds=parse_seconds(spec.transfer.timeout),
+            landing_bytes=parse_bytes(spec.transfer.landing),
         ),
         can_encode=_can_encode(spec, tier),
         drain_seconds=parse_seconds(spec.tier(tier).drain.timeout),

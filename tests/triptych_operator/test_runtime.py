@@ -11,7 +11,7 @@ MIB = 1024 * 1024
 @pytest.mark.parametrize("tier", [Tier.ENCODER, Tier.PREFILL, Tier.DECODE])
 def test_a_minimal_resource_runs_with_the_defaults_of_the_processes(tier: Tier) -> None:
     model = config.Model(source="builtin://shapes", revision="1", served_name="shapes")
-    expected = config.WorkerConfig(model=model)
+    expected = config.WorkerConfig(model=model, can_encode=False)
     made = worker_config(service(), tier)
     if tier is not Tier.ENCODER:
         # A prefill that stands in for encoders keeps embeddings within its own cache.
@@ -54,6 +54,15 @@ def test_each_language_tier_has_its_own_limits() -> None:
     decode = worker_config(given, Tier.DECODE).language
     assert (prefill.kv_tokens, prefill.chunk_tokens, prefill.embedding_cache_bytes) == (100, 7, 5)
     assert (decode.kv_tokens, decode.max_running, decode.outbox_bytes) == (200, 9, 1024)
+
+
+def test_what_moves_tensors_reaches_every_worker() -> None:
+    given = service(
+        transfer={"transport": "nixl", "lease": "3s", "timeout": "2s", "landing": "1Mi"}
+    )
+    assert worker_config(given, Tier.DECODE).transfer == config.Transfer(
+        transport="nixl", lease_seconds=3.0, timeout_seconds=2.0, landing_bytes=MIB
+    )
 
 
 def test_model_encoder_and_processor_reach_every_process() -> None:

@@ -89,6 +89,19 @@ def validate_service(body: object, origin: str) -> MultimodalService:
         raise InvalidRequest("\n".join(f"{origin}: {problem}" for problem in problems)) from error
 
 
+def check_for_cluster(service: MultimodalService, origin: str) -> None:
+    """Checks what only a cluster refuses.
+
+    Raises:
+        InvalidRequest: with the message of the first rule that does not hold.
+    """
+    model = service.spec.model
+    for where, part in (("spec.model", model), ("spec.model.encoder", model.encoder)):
+        for rule in part.cluster_rules if part else ():
+            if not rule.holds(part):
+                raise InvalidRequest(f"{origin}: {where}: {rule.message}")
+
+
 def _as_json(body: Mapping[str, Any], origin: str) -> str:
     try:
         return json.dumps(body, default=str)

@@ -70,6 +70,8 @@ class TransferSpec(ApiModel):
     """How long a tensor is kept for the peer that has been told to fetch it."""
     timeout: Duration = "20s"
     """How long one fetch may take."""
+    landing: Bytes = "1Gi"
+    """Memory of each pod for tensors that arrive and are not yet used."""
 
 
 class DegradedSpec(ApiModel):

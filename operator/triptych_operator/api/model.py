@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from triptych_operator.api.rules import ApiModel, Rule
-from triptych_operator.api.scalars import ImageReference, ModelSource, Text
+from triptych_operator.api.scalars import ClaimName, ImageReference, ModelSource, Text
 
 _NOT_A_LOCAL_FOLDER = Rule(
     cel="!self.source.startsWith('file://')",
@@ -78,6 +78,10 @@ class ModelSpec(ApiModel):
     """A vision encoder other than the one in the model's own folder."""
     processor: ProcessorSpec = Field(default_factory=ProcessorSpec)
     """How pictures become pixels for the encoder."""
+    download_claim: ClaimName | None = None
+    """PersistentVolumeClaim that keeps what hf:// sources download, so that pods that share it
+    download once (use ReadWriteMany, or ReadWriteOnce on one node). Default: every pod downloads
+    for itself."""
 
 
 class EngineSpec(ApiModel):

@@ -107,6 +107,18 @@ ImageReference = Annotated[
 ]
 """Container image."""
 
+ClaimName = Annotated[
+    str,
+    Obeys(
+        _matching(
+            r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$",
+            "not the name of a claim: lower-case letters, digits, dashes and dots",
+        ),
+        max_length=253,
+    ),
+]
+"""Name of a PersistentVolumeClaim in the resource's namespace."""
+
 Network = Annotated[
     str,
     Obeys(

@@ -9,14 +9,16 @@ from collections.abc import Sequence
 
 from triptych_contract.errors import TriptychError
 
-from triptych_operator.cli import ask, up
+from triptych_operator.cli import ask, manifests, up
 
 DESCRIPTION = """\
 Triptych serves vision-language models with the vision encoder, the prefill and the decode as
-three pools. This command runs a service on one machine and talks to it.
+three pools. This command runs a service on one machine, talks to it, and tells what a manifest
+becomes in a cluster.
 
   triptych up -f examples/shapes.yaml          serve a MultimodalService here; Ctrl-C ends it
   triptych ask --image F.png "What is this?"   ask it something
+  triptych render -f examples/shapes.yaml      the manifests that the operator applies for it
 """
 
 
@@ -47,4 +49,5 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     up.add_to(commands)
     ask.add_to(commands)
+    manifests.add_to(commands)
     return parser

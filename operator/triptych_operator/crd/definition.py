@@ -8,7 +8,8 @@ import yaml
 
 from triptych_operator.api.service import GROUP, KIND, PLURAL, VERSION, MultimodalService
 from triptych_operator.api.status import ServiceStatus
-from triptych_operator.crd.schema import Json, Schema, structural_schema
+from triptych_operator.crd.schema import structural_schema
+from triptych_operator.json_values import Json, JsonObject
 
 FILE_NAME: Final = f"{GROUP}_{PLURAL}.yaml"
 _HEADER: Final = (
@@ -16,7 +17,7 @@ _HEADER: Final = (
 )
 
 
-def definition() -> Schema:
+def definition() -> JsonObject:
     """The CustomResourceDefinition of MultimodalService."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -51,7 +52,7 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-def _version() -> Schema:
+def _version() -> JsonObject:
     return {
         "name": VERSION,
         "served": True,
@@ -62,7 +63,7 @@ def _version() -> Schema:
     }
 
 
-def _schema() -> Schema:
+def _schema() -> JsonObject:
     schema = structural_schema(MultimodalService)
     properties = schema["properties"]
     if not isinstance(properties, dict):

@@ -17,16 +17,15 @@ docstrings wrapped over lines               one paragraph
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, TypeAlias
+from typing import Final
 
 from pydantic import BaseModel
 
-Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
-Schema: TypeAlias = "dict[str, Json]"
+from triptych_operator.json_values import Json, JsonObject
 
 _ANYTHING: Final = "x-kubernetes-preserve-unknown-fields"
 _INT_OR_STRING: Final = "x-kubernetes-int-or-string"
-_NULL: Final[Schema] = {"type": "null"}
+_NULL: Final[JsonObject] = {"type": "null"}
 _DROPPED: Final = ("title", "$defs")
 _NOTHING: Final[tuple[tuple[str, Json], ...]] = (
     ("additionalProperties", False),
@@ -37,21 +36,21 @@ _NOTHING: Final[tuple[tuple[str, Json], ...]] = (
 _INEXPRESSIBLE: Final = ("oneOf", "allOf", "prefixItems", "exclusiveMinimum", "exclusiveMaximum")
 
 
-def structural_schema(model: type[BaseModel]) -> Schema:
+def structural_schema(model: type[BaseModel]) -> JsonObject:
     """The structural schema of ``model``, with camelCase names, defaults, rules and descriptions.
 
     Raises:
         ValueError: the model has a type that no structural schema can express.
     """
-    whole: Schema = model.model_json_schema(by_alias=True)
+    whole: JsonObject = model.model_json_schema(by_alias=True)
     return _lower(whole, _object(whole.get("$defs", {})))
 
 
-def _lower(schema: Schema, definitions: Mapping[str, Json]) -> Schema:
+def _lower(schema: JsonObject, definitions: Mapping[str, Json]) -> JsonObject:
     schema = _chosen(_resolved(schema, definitions), definitions)
     if not schema.keys() - {"description", "default", "title"}:
         schema = {_ANYTHING: True} | schema
-    lowered: Schema = {}
+    lowered: JsonObject = {}
     for key, value in schema.items():
         lowered |= _lowered_keyword(key, value, definitions)
     if lowered.pop(_INT_OR_STRING, False):
@@ -60,7 +59,7 @@ def _lower(schema: Schema, definitions: Mapping[str, Json]) -> Schema:
     return _description_first(lowered)
 
 
-def _lowered_keyword(key: str, value: Json, definitions: Mapping[str, Json]) -> Schema:
+def _lowered_keyword(key: str, value: Json, definitions: Mapping[str, Json]) -> JsonObject:
     if key in _INEXPRESSIBLE:
         raise ValueError(f"no structural schema can express {key}: {value}")
     if key in _DROPPED or (key, value) in _NOTHING:
@@ -81,7 +80,7 @@ def _lowered_keyword(key: str, value: Json, definitions: Mapping[str, Json]) -> 
     return {key: lowered}
 
 
-def _resolved(schema: Schema, definitions: Mapping[str, Json]) -> Schema:
+def _resolved(schema: JsonObject, definitions: Mapping[str, Json]) -> JsonObject:
     """``schema`` with its reference replaced by what it points to; what stands beside it wins."""
     reference = schema.get("$ref")
     if not isinstance(reference, str):
@@ -91,7 +90,7 @@ def _resolved(schema: Schema, definitions: Mapping[str, Json]) -> Schema:
     return _resolved(target, definitions) | beside
 
 
-def _chosen(schema: Schema, definitions: Mapping[str, Json]) -> Schema:
+def _chosen(schema: JsonObject, definitions: Mapping[str, Json]) -> JsonObject:
     """``schema`` without alternatives: the one that is not null, or anything."""
     alternatives = schema.get("anyOf")
     if not isinstance(alternatives, list):
@@ -100,15 +99,15 @@ def _chosen(schema: Schema, definitions: Mapping[str, Json]) -> Schema:
     real = [_object(one) for one in alternatives if one != _NULL]
     if len(real) == 1:
         return _resolved(real[0], definitions) | beside
-    nullable: Schema = {"nullable": True} if _NULL in alternatives else {}
+    nullable: JsonObject = {"nullable": True} if _NULL in alternatives else {}
     return {_ANYTHING: True} | nullable | beside
 
 
-def _description_first(schema: Schema) -> Schema:
+def _description_first(schema: JsonObject) -> JsonObject:
     return {key: schema[key] for key in sorted(schema, key=lambda key: key != "description")}
 
 
-def _object(value: Json) -> Schema:
+def _object(value: Json) -> JsonObject:
     if not isinstance(value, dict):
         raise TypeError(f"not a schema: {value}")
     return value

@@ -1,0 +1,47 @@
+"""The runtime configuration of each tier, as the processes read it."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+from triptych_contract.config import Config, Endpoints
+from triptych_contract.names import Port, Tier
+
+from triptych_operator.api.service import MultimodalService
+from triptych_operator.desired import naming
+from triptych_operator.json_values import JsonObject
+from triptych_operator.runtime import gateway_config, worker_config
+
+KEY: Final = "config.json"
+
+
+def config_map(service: MultimodalService, tier: Tier) -> JsonObject:
+    """The ConfigMap that pods of ``tier`` mount."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": naming.metadata(service, naming.child(service, tier), tier),
+        "data": {KEY: configuration(service, tier)},
+    }
+
+
+def configuration(service: MultimodalService, tier: Tier) -> str:
+    """The file's text."""
+    return f"{_config(service, tier).model_dump_json(indent=2)}\n"
+
+
+def digest(service: MultimodalService, tier: Tier) -> str:
+    """Digest of the file: 64 hexadecimal digits."""
+    return hashlib.sha256(configuration(service, tier).encode()).hexdigest()
+
+
+def _config(service: MultimodalService, tier: Tier) -> Config:
+    if tier is not Tier.GATEWAY:
+        return worker_config(service, tier)
+    endpoints: dict[Tier, Endpoints] = {
+        tier: Endpoints(dns=f"{naming.dns_name(service, tier)}:{Port.GRPC}")
+        for tier in service.spec.topology.tiers
+        if tier is not Tier.GATEWAY
+    }
+    return gateway_config(service, endpoints)

@@ -1,0 +1,162 @@
+"""One Deployment per tier."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from triptych_contract.names import Env, Port, Tier
+
+from triptych_operator.api.scalars import parse_seconds
+from triptych_operator.api.service import MultimodalService
+from triptych_operator.api.tiers import Resources
+from triptych_operator.desired import configmaps, naming, volumes
+from triptych_operator.desired.merge import merge
+from triptych_operator.desired.platform import Platform
+from triptych_operator.json_values import Json, JsonObject
+
+START_SECONDS: Final = 1800  # for a model to be downloaded and loaded
+_PROBE_SECONDS: Final = 5
+_PRE_STOP_SECONDS: Final = 5  # for callers to learn that this pod goes, before it stops listening
+_LAST_SECONDS: Final = 10  # for the process to end after its drain, before it is killed
+_USER: Final = 65532
+
+
+def deployment(service: MultimodalService, tier: Tier, platform: Platform) -> JsonObject:
+    """The Deployment of ``tier``. Without ``replicas`` when an autoscaler owns the number."""
+    spec = service.spec.tier(tier)
+    fixed = {} if spec.autoscaling is not None else {"replicas": spec.initial_replicas}
+    made: JsonObject = {
+        **fixed,
+        "selector": {"matchLabels": {**naming.selector(service, tier)}},
+        "revisionHistoryLimit": 3,
+        "progressDeadlineSeconds": START_SECONDS + 60,
+        # New pods are ready before old ones go, so one more pod must find room.
+        "strategy": {
+            "type": "RollingUpdate",
+            "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0},
+        },
+        "template": pod_template(service, tier, platform),
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": naming.metadata(service, naming.child(service, tier), tier),
+        "spec": made,
+    }
+
+
+def pod_template(service: MultimodalService, tier: Tier, platform: Platform) -> JsonObject:
+    """The tier's pods, with the user's changes merged over ours; our labels stay."""
+    given = service.spec.tier(tier).template
+    digest = configmaps.digest(service, tier)
+    return {
+        "metadata": {
+            "labels": {**given.metadata.labels, **naming.labels(service, tier)},
+            "annotations": {**given.metadata.annotations, naming.CONFIG_DIGEST: digest},
+        },
+        "spec": merge(_pod_spec(service, tier, platform), {**given.spec}),
+    }
+
+
+def _pod_spec(service: MultimodalService, tier: Tier, platform: Platform) -> JsonObject:
+    drain = math.ceil(parse_seconds(service.spec.tier(tier).drain.timeout))
+    return {
+        "serviceAccountName": service.metadata.name,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": _PRE_STOP_SECONDS + drain + _LAST_SECONDS,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": _USER,
+            "runAsGroup": _USER,
+            "fsGroup": _USER,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": {**naming.selector(service, tier)}},
+            }
+        ],
+        "containers": [_container(service, tier, platform)],
+        "volumes": volumes.volumes(service, tier),
+    }
+
+
+def _container(service: MultimodalService, tier: Tier, platform: Platform) -> JsonObject:
+    return {
+        "name": naming.CONTAINER,
+        "image": service.spec.engine.image or platform.image,
+        "imagePullPolicy": platform.pull_policy,
+        "command": _command(service, tier),
+        "env": _environment(),
+        "ports": _ports(tier),
+        "resources": _resources(service.spec.tier(tier).resources),
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "lifecycle": {"preStop": {"sleep": {"seconds": _PRE_STOP_SECONDS}}},
+        **_probes(tier),
+        "volumeMounts": volumes.mounts(service),
+    }
+
+
+def _command(service: MultimodalService, tier: Tier) -> list[Json]:
+    if tier is Tier.GATEWAY:
+        return ["triptych-gateway"]
+    return ["triptych-worker", tier.value, *service.spec.engine.args]
+
+
+def _environment() -> list[Json]:
+    return [
+        {"name": Env.CONFIG, "value": str(volumes.CONFIG_FOLDER / configmaps.KEY)},
+        {"name": Env.POD_IP, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+        {"name": "HF_HOME", "value": str(volumes.DOWNLOADS_FOLDER)},
+        {"name": "HOME", "value": str(volumes.TEMPORARY_FOLDER)},
+    ]
+
+
+def _ports(tier: Tier) -> list[Json]:
+    ports = {"grpc": Port.GRPC, "metrics": Port.METRICS}
+    if tier is Tier.GATEWAY:
+        ports = {"http": Port.HTTP, **ports}
+    return [{"name": name, "containerPort": port} for name, port in ports.items()]
+
+
+def _resources(resources: Resources) -> JsonObject:
+    made: JsonObject = {}
+    if resources.requests:
+        made["requests"] = {**resources.requests}
+    if resources.limits:
+        made["limits"] = {**resources.limits}
+    return made
+
+
+def _probes(tier: Tier) -> JsonObject:
+    """Ready: it serves now. Alive: it answers at all, which a worker that loads or drains does."""
+    ready: JsonObject
+    alive: JsonObject
+    if tier is Tier.GATEWAY:
+        ready = {"httpGet": {"path": "/readyz", "port": "http"}}
+        alive = {"httpGet": {"path": "/healthz", "port": "http"}}
+        started = alive
+    else:
+        ready = started = {"grpc": {"port": Port.GRPC}}
+        alive = {"httpGet": {"path": "/metrics", "port": "metrics"}}
+    often: JsonObject = {"periodSeconds": _PROBE_SECONDS, "timeoutSeconds": 3}
+    return {
+        "startupProbe": {**started, **often, "failureThreshold": START_SECONDS // _PROBE_SECONDS},
+        "readinessProbe": {**ready, **often, "failureThreshold": 2},
+        "livenessProbe": {
+            **alive,
+            "periodSeconds": 10,
+            "timeoutSeconds": 10,
+            "failureThreshold": 6,
+        },
+    }

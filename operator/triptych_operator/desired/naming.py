@@ -1,0 +1,96 @@
+"""Every name, label and selector of what belongs to a resource."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from triptych_contract.names import Port, Tier
+
+from triptych_operator.api.autoscaling import Signal
+from triptych_operator.api.service import API_VERSION, GROUP, KIND, MultimodalService
+from triptych_operator.json_values import JsonObject
+
+MANAGER: Final = "triptych"
+OPERATOR_NAME: Final = "triptych-operator"  # app.kubernetes.io/name of the operator's own pods
+CONTAINER: Final = "triptych"
+CONFIG_DIGEST: Final = f"{GROUP}/config-digest"  # annotation: a changed configuration rolls pods
+
+NAME: Final = "app.kubernetes.io/name"
+INSTANCE: Final = "app.kubernetes.io/instance"
+COMPONENT: Final = "app.kubernetes.io/component"
+PART_OF: Final = "app.kubernetes.io/part-of"
+MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+
+_SIGNAL_WORDS: Final = {
+    Signal.IMAGES_PER_SECOND: "images_per_second",
+    Signal.VISUAL_TOKENS_PER_SECOND: "visual_tokens_per_second",
+    Signal.INPUT_TOKENS_PER_SECOND: "input_tokens_per_second",
+    Signal.QUEUE_WAIT: "queue_wait_seconds",
+    Signal.BACKLOG_TOKENS: "backlog_tokens",
+    Signal.RUNNING_REQUESTS: "running_requests",
+    Signal.KV_UTILIZATION: "kv_utilization",
+    Signal.TIME_PER_OUTPUT_TOKEN: "time_per_output_token_seconds",
+}
+
+
+def child(service: MultimodalService, tier: Tier) -> str:
+    """Name of everything that belongs to one tier: ``shapes-encoder``."""
+    return f"{service.metadata.name}-{tier}"
+
+
+def selector(service: MultimodalService, tier: Tier) -> dict[str, str]:
+    """Labels that select the pods of one tier. They never change: a Deployment's are immutable."""
+    return {NAME: MANAGER, INSTANCE: service.metadata.name, COMPONENT: tier.value}
+
+
+def labels(service: MultimodalService, tier: Tier | None = None) -> dict[str, str]:
+    """Labels of everything that belongs to the resource, or to one of its tiers."""
+    own = {NAME: MANAGER, INSTANCE: service.metadata.name}
+    if tier is not None:
+        own = selector(service, tier)
+    return {**own, PART_OF: MANAGER, MANAGED_BY: MANAGER}
+
+
+def operator_selector() -> dict[str, str]:
+    """Labels that select the operator's own pods."""
+    return {NAME: OPERATOR_NAME}
+
+
+def metadata(service: MultimodalService, name: str, tier: Tier | None = None) -> JsonObject:
+    """Metadata of a child. Owned by the resource, so that the cluster deletes it with its owner,
+    whether or not the operator runs; a resource that is not in a cluster owns nothing."""
+    made: JsonObject = {
+        "name": name,
+        "namespace": service.metadata.namespace,
+        "labels": {**labels(service, tier)},
+    }
+    if service.metadata.uid:
+        made["ownerReferences"] = [
+            {
+                "apiVersion": API_VERSION,
+                "kind": KIND,
+                "name": service.metadata.name,
+                "uid": service.metadata.uid,
+                "controller": True,
+            }
+        ]
+    return made
+
+
+def dns_name(service: MultimodalService, tier: Tier) -> str:
+    """Where the tier's Service is found inside the cluster."""
+    return f"{child(service, tier)}.{service.metadata.namespace}.svc"
+
+
+def url(service: MultimodalService) -> str:
+    """Where clients in the cluster reach the gateway; the same in every topology."""
+    return f"http://{dns_name(service, Tier.GATEWAY)}:{Port.HTTP}"
+
+
+def external_metric(tier: Tier, signal: Signal) -> str:
+    """Name of a signal in the external metrics API, such as ``triptych_encoder_backlog_tokens``.
+
+    Raises:
+        KeyError: the signal is a resource metric, which has no such name.
+    """
+    return f"triptych_{tier}_{_SIGNAL_WORDS[signal]}"

@@ -1,0 +1,52 @@
+"""All manifests of a resource."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from triptych_contract.names import Tier
+
+from triptych_operator.api.service import MultimodalService
+from triptych_operator.desired.access import service_account
+from triptych_operator.desired.autoscalers import autoscaler
+from triptych_operator.desired.configmaps import config_map
+from triptych_operator.desired.deployments import deployment
+from triptych_operator.desired.disruption import disruption_budget
+from triptych_operator.desired.network import network_policy
+from triptych_operator.desired.platform import Platform
+from triptych_operator.desired.services import service as service_of
+from triptych_operator.json_values import JsonObject
+
+# What pods need comes before them.
+KINDS: Final = (
+    "ServiceAccount",
+    "ConfigMap",
+    "NetworkPolicy",
+    "Service",
+    "PodDisruptionBudget",
+    "Deployment",
+    "HorizontalPodAutoscaler",
+)
+
+
+def desired_state(service: MultimodalService, platform: Platform) -> list[JsonObject]:
+    """What should exist for ``service``: in the order of ``KINDS``, then of the topology's tiers.
+
+    Equal resources give equal lists, so a list that is applied twice changes nothing.
+    """
+    manifests = [service_account(service)]
+    for tier in service.spec.topology.tiers:
+        manifests.extend(_of_tier(service, tier, platform))
+    return sorted(manifests, key=lambda manifest: KINDS.index(str(manifest["kind"])))
+
+
+def _of_tier(service: MultimodalService, tier: Tier, platform: Platform) -> Iterator[JsonObject]:
+    yield config_map(service, tier)
+    yield network_policy(service, tier)
+    yield service_of(service, tier)
+    yield disruption_budget(service, tier)
+    yield deployment(service, tier, platform)
+    autoscaling = service.spec.tier(tier).autoscaling
+    if autoscaling is not None:
+        yield autoscaler(service, tier, autoscaling)

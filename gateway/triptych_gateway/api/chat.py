@@ -153,7 +153,7 @@ class ChatCompletions:
         prepared = await self._answering.prepare(
             wanted.conversation, exchange.deadline, exchange.journal
         )
-        envelope = Envelope(exchange.request_id, wanted.model)
+        envelope = Envelope(exchange.request_id, wanted.model, wanted.token_ids)
         events = self._answering.stream(prepared, exchange.deadline, exchange.journal)
         async with aclosing(self._measured(exchange, prepared, events)) as measured:
             if wanted.stream:

@@ -139,6 +139,7 @@ class _ChatRequest(_Model):
     ] = None
     min_tokens: int | None = Field(default=None, ge=0, lt=2**31)
     ignore_eos: bool | None = None
+    return_token_ids: bool | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = Field(default=None, ge=0, le=20)
     stream: bool | None = None
@@ -157,6 +158,7 @@ class ChatRequest:
     conversation: Conversation
     stream: bool
     include_usage: bool
+    token_ids: bool  # each choice also tells the ids of its tokens
 
 
 def parse_chat_request(body: bytes, request_id: str) -> ChatRequest:
@@ -228,6 +230,7 @@ def _checked(request: _ChatRequest, request_id: str) -> ChatRequest:
         ),
         stream=bool(request.stream),
         include_usage=bool(options and options.include_usage),
+        token_ids=bool(request.return_token_ids),
     )
 
 

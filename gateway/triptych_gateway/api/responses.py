@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -42,6 +42,7 @@ class Envelope:
 
     request_id: str
     model: str
+    token_ids: bool = False  # choices also tell the ids of their tokens
     created: int = field(default_factory=lambda: int(time.time()))
 
     def _head(self, kind: str) -> dict[str, object]:
@@ -66,6 +67,7 @@ class Envelope:
             },
             "logprobs": {"content": rows, "refusal": None} if rows else None,
             "finish_reason": finish_reason(events[-1]) if events else "stop",
+            **self._ids(events),
         }
         body = self._head("chat.completion") | {"choices": [choice], "usage": usage.as_json()}
         return _json(body | ({"triptych": extension} if extension else {}))
@@ -78,9 +80,10 @@ class Envelope:
         """One token's chunk; None if it has nothing to tell."""
         reason = finish_reason(event)
         rows = [_logprob_row(event)] if event.HasField("logprobs") else None
-        if not event.text and reason is None and rows is None:
+        if not (event.text or reason or rows or self.token_ids):
             return None
-        return self._chunk({"content": event.text} if event.text else {}, rows, reason)
+        delta = {"content": event.text} if event.text else {}
+        return self._chunk(delta, rows, reason, self._ids([event]))
 
     def closing(self, usage: Usage | None, extension: dict[str, object] | None) -> bytes:
         """The chunk behind the last token, if usage or times were asked for; then the end."""
@@ -93,14 +96,22 @@ class Envelope:
             body |= {"triptych": extension}
         return event_of(body) + DONE
 
+    def _ids(self, events: Sequence[TokenEvent]) -> dict[str, list[int]]:
+        return {"token_ids": [event.token_id for event in events]} if self.token_ids else {}
+
     def _chunk(
-        self, delta: dict[str, str], rows: list[dict[str, object]] | None, reason: str | None
+        self,
+        delta: dict[str, str],
+        rows: list[dict[str, object]] | None,
+        reason: str | None,
+        ids: Mapping[str, list[int]] | None = None,
     ) -> bytes:
         choice = {
             "index": 0,
             "delta": delta,
             "logprobs": {"content": rows, "refusal": None} if rows else None,
             "finish_reason": reason,
+            **(ids or {}),
         }
         return event_of(self._head("chat.completion.chunk") | {"choices": [choice]})
 

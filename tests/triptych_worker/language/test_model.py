@@ -1,0 +1,133 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForImageTextToText
+from triptych_contract.errors import InvalidModel
+from triptych_worker.language.attention import Segment
+from triptych_worker.language.layout import KvLayout
+from triptych_worker.language.model import LanguageModel, PackedBatch
+from triptych_worker.language.pool import KvPool
+from triptych_worker.weights import Part, open_folder
+
+pytestmark = pytest.mark.torch
+
+FAMILIES = ["qwen2_vl", "qwen2_5_vl", "qwen3_vl", "smolvlm"]
+
+
+def load(folder: Path, dtype: torch.dtype = torch.float32) -> LanguageModel:
+    return LanguageModel(open_folder(folder, Part.LANGUAGE), dtype, torch.device("cpu"))
+
+
+@pytest.fixture
+def copied(tiny_folder: Callable[[str], Path], tmp_path: Path) -> Path:
+    return Path(copytree(tiny_folder("qwen2_5_vl"), tmp_path / "model"))
+
+
+def edit(path: Path, change: Callable[[dict[str, dict[str, object]]], None]) -> None:
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_logits_of_packed_chunks_are_those_of_the_whole_model(
+    tiny_folder: Callable[[str], Path], family: str
+) -> None:
+    folder = tiny_folder(family)
+    model = load(folder)
+    whole = AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32)
+    token_ids = torch.arange(10, 30)
+    with torch.inference_mode():
+        expected = whole(input_ids=token_ids[None]).logits[0]
+    pool = KvPool(model.layout, 64, model.device)
+
+    def run(first: int, end: int) -> torch.Tensor:
+        positions = torch.arange(first, end).expand(model.adapter.axes, -1)
+        segments = [Segment(30, first, end - first)]
+        rows = torch.arange(end - first)
+        return model.forward(
+            PackedBatch(token_ids[first:end], positions, None, segments, rows), pool
+        )
+
+    ours = torch.cat([run(0, 7), run(7, 15), run(15, 16), run(16, 20)])
+    torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_model_says_its_layout_bounds_and_ends(
+    tiny_folder: Callable[[str], Path], family: str
+) -> None:
+    model = load(tiny_folder(family))
+    assert model.layout == KvLayout(layers=3, kv_heads=2, head_dim=16, dtype=torch.float32)
+    assert model.context_tokens == 4096
+    assert model.eos_ids == {0, 2}
+    assert model.row_width == (192 if family == "qwen3_vl" else 64)
+
+
+def test_no_vision_weights_are_loaded(tiny_folder: Callable[[str], Path]) -> None:
+    model = load(tiny_folder("qwen2_5_vl"))
+    names = {name.split(".")[0] for name, _ in model._text.named_parameters()}
+    assert names == {"embed_tokens", "layers", "norm"}
+
+
+def test_weights_come_in_the_dtype_asked_for(tiny_folder: Callable[[str], Path]) -> None:
+    model = load(tiny_folder("qwen2_5_vl"), torch.bfloat16)
+    assert {parameter.dtype for parameter in model._text.parameters()} == {torch.bfloat16}
+    assert model.layout.dtype == torch.bfloat16
+    assert model.weights_digest == load(tiny_folder("qwen2_5_vl")).weights_digest
+
+
+def test_ends_come_from_the_configuration_where_there_is_no_generation_config(
+    copied: Path,
+) -> None:
+    (copied / "generation_config.json").unlink()
+    assert load(copied).eos_ids == {2}
+
+
+def test_sliding_attention_is_refused(copied: Path) -> None:
+    def slide(config: dict[str, dict[str, object]]) -> None:
+        config["text_config"] |= {
+            "use_sliding_window": True,
+            "max_window_layers": 1,
+            "layer_types": ["full_attention", "sliding_attention", "sliding_attention"],
+        }
+
+    edit(copied / "config.json", slide)
+    with pytest.raises(InvalidModel, match="only full attention is served"):
+        load(copied)
+
+
+def test_rotary_embeddings_that_depend_on_other_requests_are_refused(copied: Path) -> None:
+    def stretch(config: dict[str, dict[str, object]]) -> None:
+        config["text_config"]["rope_parameters"] = {
+            "rope_type": "dynamic",
+            "rope_theta": 1e4,
+            "factor": 2.0,
+            "mrope_section": [2, 3, 3],
+        }
+
+    edit(copied / "config.json", stretch)
+    with pytest.raises(InvalidModel, match="choose a static rope_type"):
+        load(copied)
+
+
+@pytest.mark.parametrize(
+    "name", ["lm_head.weight", "model.embed_tokens.weight", "model.layers.1.mlp.up_proj.weight"]
+)
+def test_a_missing_tensor_is_named(copied: Path, name: str) -> None:
+    tensors = load_file(copied / "model.safetensors")
+    del tensors[name]
+    save_file(tensors, copied / "model.safetensors")
+    with pytest.raises(InvalidModel, match=name.removeprefix("model.")):
+        load(copied)
+
+
+def test_weights_of_another_shape_are_refused(copied: Path) -> None:
+    edit(copied / "config.json", lambda config: config["text_config"].update(hidden_size=128))
+    with pytest.raises(InvalidModel, match=r"do not fit its config\.json"):
+        load(copied)

@@ -1,6 +1,8 @@
 """``python -m triptych_gateway``."""
 
+import sys
+
 from triptych_gateway.cli import main
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

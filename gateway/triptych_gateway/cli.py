@@ -11,20 +11,27 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from triptych_contract.config import GatewayConfig
-from triptych_contract.errors import TriptychError
+from triptych_contract.errors import InvalidModel, InvalidRequest, TriptychError
 from triptych_contract.names import Env
 
 if TYPE_CHECKING:
     from triptych_gateway.server import Addresses
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Runs until a signal; exits 0 after a drain, 2 if it cannot start."""
+# Starting again would fail again: the configuration or the model has to change.
+_MISCONFIGURED: Final = 2
+_FAILED: Final = 1
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs until a signal. The exit status is 0 after a drain, 2 if the configuration or the model
+    folder is wrong, 1 for everything else that keeps it from serving."""
     options = _parser().parse_args(arguments)
     logging.basicConfig(
         level=logging.INFO,
@@ -38,7 +45,8 @@ def main(arguments: list[str] | None = None) -> None:
         asyncio.run(serve(config, _announce))
     except TriptychError as error:
         sys.stderr.write(f"triptych-gateway: {error.message}\n")
-        sys.exit(2)
+        return _MISCONFIGURED if isinstance(error, InvalidModel | InvalidRequest) else _FAILED
+    return 0
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -10,28 +10,28 @@ pytestmark = pytest.mark.torch
 TOPOLOGIES = list(Topology)
 
 
+def client_of(made) -> openai.AsyncOpenAI:
+    return openai.AsyncOpenAI(base_url=f"{made.url}/v1", api_key="none")
+
+
 @pytest.mark.parametrize("topology", TOPOLOGIES)
-async def test_the_openai_client_gets_answers_about_pictures(
-    stand, topology, picture, data_url, ask
-):
-    async with stand(topology) as made:
-        async with openai.AsyncOpenAI(base_url=f"{made.url}/v1", api_key="none") as client:
-            body = ask("What is it?", data_url(picture()), max_tokens=16)
-            answer = await client.chat.completions.create(**body)
-            assert answer.choices[0].message.content == "It is red."
-            assert answer.choices[0].finish_reason == "stop"
-            assert answer.usage.completion_tokens == 4
-            assert answer.usage.prompt_tokens > 10
+async def test_the_openai_client_gets_answers_about_pictures(stand, topology, picture, ask):
+    async with stand(topology) as made, client_of(made) as client:
+        body = ask("What is it?", picture(), max_tokens=16)
+        answer = await client.chat.completions.create(**body)
+        assert answer.choices[0].message.content == "It is red."
+        assert answer.choices[0].finish_reason == "stop"
+        assert answer.usage.completion_tokens == 4
+        assert answer.usage.prompt_tokens > 10
         assert made.world.leases == 0
 
 
 async def test_the_openai_client_streams_with_usage(stand, ask):
-    async with stand() as made:
-        async with openai.AsyncOpenAI(base_url=f"{made.url}/v1", api_key="none") as client:
-            stream = await client.chat.completions.create(
-                **ask("hi"), stream=True, stream_options={"include_usage": True}
-            )
-            chunks = [chunk async for chunk in stream]
+    async with stand() as made, client_of(made) as client:
+        stream = await client.chat.completions.create(
+            **ask("hi"), stream=True, stream_options={"include_usage": True}
+        )
+        chunks = [chunk async for chunk in stream]
     assert "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == "It is red."
     assert [c.choices[0].finish_reason for c in chunks if c.choices][-1] == "stop"
     assert chunks[0].choices[0].delta.role == "assistant"
@@ -54,17 +54,16 @@ async def test_the_synchronous_openai_client_gets_logprobs(stand, ask):
 
 
 async def test_models_are_listed_and_found_by_name(stand):
-    async with stand() as made:
-        async with openai.AsyncOpenAI(base_url=f"{made.url}/v1", api_key="none") as client:
-            assert [one.id async for one in client.models.list()] == ["tiny"]
-            assert (await client.models.retrieve("tiny")).id == "tiny"
-            with pytest.raises(openai.NotFoundError):
-                await client.models.retrieve("other")
+    async with stand() as made, client_of(made) as client:
+        assert [one.id async for one in client.models.list()] == ["tiny"]
+        assert (await client.models.retrieve("tiny")).id == "tiny"
+        with pytest.raises(openai.NotFoundError):
+            await client.models.retrieve("other")
 
 
-async def test_a_picture_is_sent_once_and_then_leased(stand, picture, data_url, ask):
+async def test_a_picture_is_sent_once_and_then_leased(stand, picture, ask):
     async with stand() as made, httpx.AsyncClient(base_url=made.url) as client:
-        body = ask(data_url(picture()), "what?")
+        body = ask(picture(), "what?")
         first = await client.post(
             "/v1/chat/completions", json=body, headers={"x-triptych-times": "1"}
         )
@@ -81,11 +80,9 @@ async def test_a_picture_is_sent_once_and_then_leased(stand, picture, data_url, 
         assert made.world.leases == 0
 
 
-async def test_a_picture_that_comes_twice_is_encoded_once_and_leased_twice(
-    stand, picture, data_url, ask
-):
+async def test_a_picture_that_comes_twice_is_encoded_once_and_leased_twice(stand, picture, ask):
     async with stand() as made, httpx.AsyncClient(base_url=made.url) as client:
-        url = data_url(picture())
+        url = picture()
         answer = await client.post("/v1/chat/completions", json=ask(url, "and", url))
         assert answer.status_code == 200, answer.text
         (request,) = made.one(Tier.PREFILL).named("Prefill")
@@ -94,10 +91,10 @@ async def test_a_picture_that_comes_twice_is_encoded_once_and_leased_twice(
         assert len(made.one(Tier.ENCODER).encoded) == 1
 
 
-async def test_many_requests_for_one_new_picture_encode_it_once(stand, picture, data_url, ask):
+async def test_many_requests_for_one_new_picture_encode_it_once(stand, picture, ask):
     async with stand() as made, httpx.AsyncClient(base_url=made.url, timeout=60) as client:
         made.one(Tier.ENCODER).encode_seconds = 0.2
-        body = ask(data_url(picture(70, 70)), "what?")
+        body = ask(picture(70, 70), "what?")
         answers = await asyncio.gather(
             *(client.post("/v1/chat/completions", json=body) for _ in range(8))
         )
@@ -146,9 +143,9 @@ async def test_without_max_tokens_an_answer_may_fill_the_context(stand, ask):
         assert request.sampling.max_tokens == 4096 - len(request.prompt.token_ids)
 
 
-async def test_metrics_count_requests_and_first_tokens(stand, picture, data_url, ask):
+async def test_metrics_count_requests_and_first_tokens(stand, picture, ask):
     async with stand() as made, httpx.AsyncClient(base_url=made.url) as client:
-        await client.post("/v1/chat/completions", json=ask("hi", data_url(picture())))
+        await client.post("/v1/chat/completions", json=ask("hi", picture()))
         await client.post("/v1/chat/completions", json=ask("hi", model="other"))
         text = (await client.get("/metrics")).text
     assert 'triptych_requests_total{outcome="ok"} 1.0' in text

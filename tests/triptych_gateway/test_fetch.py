@@ -108,7 +108,7 @@ async def test_a_redirect_is_checked_like_the_first_url(location):
 
     async with site(redirecting) as port:
         hosts = {"inside.example": ["127.0.0.1"]}
-        with pytest.raises(InvalidRequest, match="not public|must start with https"):
+        with pytest.raises(InvalidRequest, match=r"not public|must start with https"):
             await fetcher(hosts, LOOPBACK).fetch(f"http://inside.example:{port}/")
 
 

@@ -1,7 +1,5 @@
-import importlib.util
 import itertools
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -9,6 +7,7 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 import numpy as np  # noqa: E402
+import tiny_models  # noqa: E402
 from PIL import Image as PilImage  # noqa: E402
 from transformers import AutoProcessor  # noqa: E402
 from triptych_contract.config import Model, Processor  # noqa: E402
@@ -22,17 +21,9 @@ SIZES = ((448, 448), (60, 200), (131, 77))
 PICTURE = Image("data:,")
 
 
-def tiny_models() -> ModuleType:
-    path = Path(__file__).parents[1] / "triptych_worker" / "tiny_models.py"
-    spec = importlib.util.spec_from_file_location("tiny_models", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module", params=FAMILIES)
 def folder(request, tmp_path_factory) -> Path:
-    return tiny_models().build(request.param, tmp_path_factory.mktemp(request.param))
+    return tiny_models.build(request.param, tmp_path_factory.mktemp(request.param))
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,93 @@
+import asyncio
+import json
+import signal
+import sys
+
+import grpc
+import httpx2 as httpx
+import pytest
+from scripted_worker import ScriptedWorker, World
+from triptych_contract.config import Endpoints, GatewayConfig, Listen
+from triptych_contract.names import Tier, Topology
+from triptych_contract.v1.worker_pb2 import DropOthersRequest, HoldingsRequest
+from triptych_contract.v1.worker_pb2_grpc import CacheAdminStub
+
+pytestmark = [pytest.mark.torch, pytest.mark.processes]
+
+
+async def started(path) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "triptych_gateway", "--config", str(path),
+        stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+
+
+async def until_ready(client: httpx.AsyncClient) -> None:
+    for _ in range(600):
+        if (await client.get("/readyz")).status_code == 200:
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError("never ready")
+
+
+async def test_a_process_announces_itself_serves_and_drains(
+    tmp_path, model, identity, picture, ask
+):
+    worker = ScriptedWorker(Tier.FUSED, World(), identity)
+    await worker.start()
+    listen = Listen(host="127.0.0.1", http_port=0, grpc_port=0, metrics_port=0)
+    path = tmp_path / "gateway.json"
+    config = GatewayConfig(
+        model=model,
+        topology=Topology.FUSED,
+        fused=Endpoints(addresses=(worker.address,)),
+        listen=listen,
+    )
+    path.write_text(config.model_dump_json())
+    process = await started(path)
+    addresses = json.loads(await process.stdout.readline())
+    assert set(addresses) == {"http", "metrics", "grpc"}
+    async with httpx.AsyncClient(base_url=f"http://{addresses['http']}", timeout=60) as client:
+        await until_ready(client)
+        answer = await client.post("/v1/chat/completions", json=ask("?", picture()))
+        assert answer.json()["choices"][0]["message"]["content"] == "It is red."
+        await _check_admin(addresses["grpc"], worker.fingerprint)
+        metrics = await client.get(f"http://{addresses['metrics']}/metrics")
+        assert 'triptych_requests_total{outcome="ok"} 1.0' in metrics.text
+
+        worker.token_seconds = 0.5
+        running = asyncio.create_task(client.post("/v1/chat/completions", json=ask("slow")))
+        while not worker.running:  # noqa: ASYNC110 - a scripted worker has no event for it
+            await asyncio.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        while (await client.get("/readyz")).status_code == 200:  # noqa: ASYNC110 - another process
+            await asyncio.sleep(0.02)
+        assert (await running).json()["choices"][0]["message"]["content"] == "It is red."
+    assert await process.wait() == 0
+    await worker.stop()
+
+
+async def _check_admin(address: str, fingerprint: str) -> None:
+    async with grpc.aio.insecure_channel(address) as channel:
+        admin = CacheAdminStub(channel)
+        holdings = (await admin.Holdings(HoldingsRequest())).holdings
+        assert [(held.cache, held.fingerprint, held.entries) for held in holdings] == [
+            ("processor", fingerprint, 1)
+        ]
+        dropped = await admin.DropOthers(DropOthersRequest(keep="f" * 64))
+        assert (dropped.entries_dropped, dropped.bytes_freed) == (1, holdings[0].bytes)
+        assert not dropped.remaining.holdings
+        with pytest.raises(grpc.aio.AioRpcError, match="hexadecimal"):
+            await admin.DropOthers(DropOthersRequest(keep="short"))
+
+
+async def test_a_process_that_cannot_start_says_why(tmp_path, model):
+    path = tmp_path / "gateway.json"
+    path.write_text(json.dumps({"model": {"source": "builtin://nothing"}, "topology": "Fused"}))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "triptych_gateway", "--config", str(path),
+        stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    _, errors = await process.communicate()
+    assert process.returncode == 2
+    assert "no built-in model is named 'nothing'" in errors.decode()

@@ -44,9 +44,10 @@ class Collator:
     def turn_ids(self, turn: Turn, tokens: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """One exchange: the ids up to the answer, and those of the answer with its end."""
         picture = "<|vision_start|>" + "<|image_pad|>" * tokens + "<|vision_end|>"
-        pictures = picture * turn.pictures
-        content = turn.text + pictures if turn.text_first else pictures + turn.text
-        asked = f"<|im_start|>user\n{content}<|im_end|>\n<|im_start|>assistant\n"
+        numbers = range(1, turn.pictures + 1)
+        labels = [f"picture {number}: " if turn.pictures > 1 else "" for number in numbers]
+        pictures = "".join(label + picture for label in labels)
+        asked = f"<|im_start|>user\n{pictures}{turn.text}<|im_end|>\n<|im_start|>assistant\n"
         return self._encode(asked), self._encode(f"{turn.answer}<|im_end|>")
 
     def batch(self, talks: list[Conversation], side: int, noise: torch.Generator) -> Batch:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from triptych_models.scenes import (
+    HELD_OUT_SEEDS,
     KINDS,
     Question,
     Scene,
@@ -21,7 +22,6 @@ from triptych_models.shapes import NO_PICTURE_ANSWER, TEXT_ANSWERS
 
 _TURNS = 7
 _TEXT_ONLY_SHARE = 0.05
-_TEXT_FIRST_SHARE = 0.3
 _GREETING_SHARE = 0.08
 _SYSTEM_SHARE = 0.1
 _SYSTEM_TEXTS = (
@@ -37,7 +37,9 @@ class Mixture:
 
     "where" and "colour" lag behind the other kinds, so they are asked most. With `describe_last`
     no question repeats and the description ends the talk: few answers can be copied from an
-    earlier one, so most must be read off the picture.
+    earlier one, so most must be read off the picture. A share of `hard` scenes has a colour twice
+    among three or four items: elsewhere the colour alone nearly always tells the item, and the
+    shape in a question was never learned.
     """
 
     two_pictures: float = 0.15
@@ -47,17 +49,17 @@ class Mixture:
     colour: int = 3
     where: int = 4
     describe_last: bool = False
+    hard: float = 0.0
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One exchange; `pictures` images stand before the text, or after it if `text_first`."""
+    """One exchange; its `pictures` stand before the text, as the chat template puts them."""
 
     kind: str
     text: str
     answer: str
     pictures: int = 0
-    text_first: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,21 +88,28 @@ def sample(
     if draw < _TEXT_ONLY_SHARE:
         return Conversation(_text_turns(source), system=system)
     if draw < _TEXT_ONLY_SHARE + mixture.two_pictures:
-        scenes: tuple[Scene, ...] = (_train_scene(source), _train_scene(source))
+        scenes: tuple[Scene, ...] = tuple(_train_scene(source, mixture.hard) for _ in range(2))
         asked = _choose_of_two(source, pair_questions(*map(see, scenes)))
     else:
-        scenes = (_train_scene(source),)
+        scenes = (_train_scene(source, mixture.hard),)
         asked = _choose(source, mixture, questions(see(scenes[0])))
     turns = [Turn(question.kind, question.text, question.answer) for question in asked]
-    text_first = source.random() < _TEXT_FIRST_SHARE
-    turns[0] = Turn(turns[0].kind, turns[0].text, turns[0].answer, len(scenes), text_first)
+    turns[0] = Turn(turns[0].kind, turns[0].text, turns[0].answer, len(scenes))
     if source.random() < _GREETING_SHARE:
         turns.insert(0, _greeting(source))
     return Conversation(tuple(turns), scenes, system)
 
 
-def _train_scene(source: random.Random) -> Scene:
-    return scene(source.randrange(9_000_000))
+def _train_scene(source: random.Random, hard: float = 0.0) -> Scene:
+    wanted = hard > 0 and source.random() < hard
+    while True:
+        drawn = scene(source.randrange(HELD_OUT_SEEDS.start))
+        if not wanted or _is_hard(drawn):
+            return drawn
+
+
+def _is_hard(drawn: Scene) -> bool:
+    return len(drawn.items) > 2 and len({item.colour for item in drawn.items}) < len(drawn.items)
 
 
 def _choose(source: random.Random, mixture: Mixture, asked: tuple[Question, ...]) -> list[Question]:

@@ -46,17 +46,29 @@ MIN_PIXELS = (PICTURE_SIDE - 1) ** 2
 MAX_PIXELS = (PICTURE_SIDE + 1) ** 2
 
 _WORDS = Regex(r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+# Pictures stand before the text of their message wherever the client put them, so the question
+# can be read with the picture in view; and as Qwen2.5-VL's own template does on request, they are
+# numbered if there are several, so that "in picture 2" has words to hold on to.
 CHAT_TEMPLATE = (
     "{%- for message in messages -%}"
     "{{ '<|im_start|>' + message['role'] + '\\n' }}"
     "{%- if message['content'] is string -%}{{ message['content'] }}"
-    "{%- else -%}{%- for part in message['content'] -%}"
-    "{%- if part['type'] in ('image', 'image_url') or 'image' in part or 'image_url' in part -%}"
+    "{%- else -%}"
+    "{%- set seen = namespace(all=0, now=0) -%}"
+    "{%- for part in message['content'] if part['type'] in ('image', 'image_url') -%}"
+    "{%- set seen.all = seen.all + 1 -%}"
+    "{%- endfor -%}"
+    "{%- for part in message['content'] -%}"
+    "{%- if part['type'] in ('image', 'image_url') -%}"
+    "{%- set seen.now = seen.now + 1 -%}"
+    "{%- if seen.all > 1 -%}{{ 'picture ' ~ seen.now ~ ': ' }}{%- endif -%}"
     "<|vision_start|><|image_pad|><|vision_end|>"
-    "{%- elif part['type'] == 'video' or 'video' in part -%}"
+    "{%- elif part['type'] == 'video' -%}"
     "<|vision_start|><|video_pad|><|vision_end|>"
-    "{%- elif 'text' in part -%}{{ part['text'] }}{%- endif -%}"
-    "{%- endfor -%}{%- endif -%}"
+    "{%- endif -%}"
+    "{%- endfor -%}"
+    "{%- for part in message['content'] if 'text' in part -%}{{ part['text'] }}{%- endfor -%}"
+    "{%- endif -%}"
     "{{ '<|im_end|>\\n' }}"
     "{%- endfor -%}"
     "{%- if add_generation_prompt -%}{{ '<|im_start|>assistant\\n' }}{%- endif -%}"

@@ -1,6 +1,6 @@
 """Train revision 1 of `builtin://shapes`, the whole model, from nothing.
 
-PYTHONPATH=models python -m training.train [--out FOLDER] [--learned CHECKPOINT]
+PYTHONPATH=models python -m training.train [--out FOLDER] [--resume CHECKPOINT --skip RECIPES]
 """
 
 import argparse
@@ -33,8 +33,8 @@ class Recipe:
     steps: int
     horizon: int
     peak: float
-    warmup: int
     seed: int
+    warmup: int = 20
     batch: int = 32
     mixture: Mixture = field(default_factory=Mixture)
 
@@ -46,15 +46,31 @@ class Recipe:
         return self.peak * 0.5 * (1 + math.cos(math.pi * done))
 
 
-# The published weights: learn fast and long, then settle where the loss is lowest.
-LEARN = Recipe(steps=500, horizon=2400, peak=1.2e-3, warmup=100, seed=1)
-SETTLE = Recipe(
-    steps=750,
-    horizon=750,
-    peak=1.1e-3,
-    warmup=20,
-    seed=2,
-    mixture=Mixture(two_pictures=0.2, colour=8, where=6, describe_last=True),
+# The published weights. Each recipe starts a new optimizer and a new cosine; each was cut or ended
+# when what it could teach was learned, and the next mixture asks more of what was still missing.
+RECIPES = (
+    Recipe(steps=500, horizon=2400, peak=1.2e-3, warmup=100, seed=1),
+    Recipe(
+        steps=250,
+        horizon=750,
+        peak=1.1e-3,
+        seed=2,
+        mixture=Mixture(two_pictures=0.2, colour=8, where=6, describe_last=True),
+    ),
+    Recipe(
+        steps=500,
+        horizon=600,
+        peak=1.0e-3,
+        seed=3,
+        mixture=Mixture(two_pictures=0.2, colour=6, where=6, describe_last=True, hard=0.6),
+    ),
+    Recipe(
+        steps=450,
+        horizon=450,
+        peak=8e-4,
+        seed=4,
+        mixture=Mixture(two_pictures=0.3, count_colour=5, where=8, describe_last=True, hard=0.5),
+    ),
 )
 
 
@@ -109,21 +125,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=builtin_folder("shapes", "1"))
     parser.add_argument("--checkpoints", type=Path, default=CHECKPOINTS)
-    parser.add_argument("--learned", type=Path, help="a checkpoint to settle, not to learn anew")
+    parser.add_argument("--resume", type=Path, help="a checkpoint, to run the later recipes on")
+    parser.add_argument("--skip", type=int, default=0, help="how many recipes it has had")
     arguments = parser.parse_args()
     torch.set_num_threads(2)
-    torch.manual_seed(LEARN.seed)
+    torch.manual_seed(RECIPES[0].seed)
     started = time.monotonic()
-    if arguments.learned:
-        processor = AutoProcessor.from_pretrained(arguments.learned)
+    if arguments.resume:
+        processor = AutoProcessor.from_pretrained(arguments.resume)
         model = Qwen2_5_VLForConditionalGeneration.from_pretrained(
-            arguments.learned, dtype=torch.float32
+            arguments.resume, dtype=torch.float32
         )
     else:
         processor = build_processor()
         model = Qwen2_5_VLForConditionalGeneration(build_config(processor.tokenizer))
-        train(model, processor, LEARN, arguments.checkpoints)
-    train(model, processor, SETTLE, arguments.checkpoints)
+    for recipe in RECIPES[arguments.skip :]:
+        train(model, processor, recipe, arguments.checkpoints)
     save_half(model, processor, arguments.out)
     print(f"trained in {time.monotonic() - started:.0f}s")
 

@@ -21,15 +21,15 @@ from triptych_models.catalog import builtin_folder, encoder_folder
 from triptych_models.shapes import repaint
 
 from training.batches import Collator
-from training.conversations import Conversation, sample
+from training.conversations import Conversation, Mixture, sample
 from training.lesson import Progress, answer_batch
 from training.train import SIDES, Recipe
 
 TENSOR_PREFIX = "visual."
 
 
-IMITATE = Recipe(steps=900, horizon=900, peak=1e-3, warmup=50, seed=2)
-ANSWER = Recipe(steps=250, horizon=250, peak=3e-4, warmup=20, seed=3)
+IMITATE = Recipe(steps=600, horizon=600, peak=1e-3, seed=5)
+ANSWER = Recipe(steps=150, horizon=150, peak=3e-4, seed=6, mixture=Mixture(describe_last=True))
 
 
 class Pupil:

@@ -33,6 +33,9 @@ from triptych_worker.transfer.service import TransferService
 LEASE: Final = "/bench.Bench/Lease"
 FINGERPRINT: Final = "f" * 64
 
+LeaseCall = grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
+Fetch = Callable[[int], Awaitable[None]]
+
 
 class Unobserved:
     """An observer that keeps nothing."""
@@ -80,7 +83,7 @@ async def _hold(pipe: Connection, transport: str, sizes: list[int]) -> None:
         assert found is not None
         return outgoing.handle(found).SerializeToString()
 
-    method = grpc.unary_unary_rpc_method_handler(lease)
+    method: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(lease)
     service_name, _, method_name = LEASE[1:].partition("/")
     handlers = grpc.method_handlers_generic_handler(service_name, {method_name: method})
     server.add_generic_rpc_handlers((handlers,))
@@ -122,7 +125,7 @@ class Leased:
     """A transport from asking for the lease to having the tensor."""
 
     def __init__(self, channel: grpc.aio.Channel, service: TransferService) -> None:
-        self._lease = channel.unary_unary(LEASE)
+        self._lease: LeaseCall = channel.unary_unary(LEASE)
         self._source = service.source
 
     async def fetch(self, size: int) -> None:
@@ -133,9 +136,6 @@ class Leased:
         ) as tensor:
             if tensor.nbytes != size:
                 raise RuntimeError(f"{tensor.nbytes} bytes came, not {size}")
-
-
-Fetch = Callable[[int], Awaitable[None]]
 
 
 async def measure(ways: dict[str, Fetch], size: int, repeats: int) -> dict[str, list[float]]:

@@ -28,7 +28,7 @@ from triptych_worker.transfer.transport import (
     fetch_request,
 )
 
-CHUNK_BYTES: Final = 1024 * 1024  # fits caches while it is copied and hashed; measured best
+CHUNK_BYTES: Final = 1024 * 1024  # small beside caches, large beside the cost of a message
 
 
 class GrpcStream:

@@ -55,6 +55,7 @@ def configured(options: argparse.Namespace, environment: Mapping[str, str]) -> W
 
 def _serve(tier: Tier, config: WorkerConfig) -> int:
     # torch takes seconds to load: not for --help or a wrong configuration
+    from triptych_worker.serving.crashes import end_with_any_thread  # noqa: PLC0415
     from triptych_worker.serving.logs import log_to_stderr  # noqa: PLC0415
     from triptych_worker.serving.process import (  # noqa: PLC0415
         StoppedWhileLoadingError,
@@ -63,6 +64,7 @@ def _serve(tier: Tier, config: WorkerConfig) -> int:
     )
 
     log_to_stderr()
+    end_with_any_thread()
     set_threads(config.threads)
     try:
         asyncio.run(run(tier, config, _announce))

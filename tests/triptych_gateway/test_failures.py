@@ -80,7 +80,9 @@ async def test_encode_inline_uses_a_prefill_that_can_encode(stand, picture, ask)
         assert len(made.one(Tier.PREFILL).encoded) == 1
 
 
-@pytest.mark.parametrize("step", [LeaseExpired("gone"), FingerprintMismatch("other")])
+@pytest.mark.parametrize(
+    "step", [LeaseExpired("gone"), FingerprintMismatch("other"), Unavailable("no peer")]
+)
 async def test_a_stale_handle_is_made_anew_once(stand, picture, ask, step):
     async with stand() as made, client_of(made) as client:
         made.one(Tier.PREFILL).script["Prefill"].append(step)

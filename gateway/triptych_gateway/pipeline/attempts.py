@@ -18,20 +18,22 @@ class Attempts:
     def __init__(self) -> None:
         self._lost: set[str] = set()
 
-    def failed(self, address: str, error: TriptychError) -> bool:
-        """Records a failed try; answers whether the pod itself is suspect.
+    @property
+    def exhausted(self) -> bool:
+        """Whether too many pods went away with this request."""
+        return len(self._lost) >= _MOST_LOST
+
+    def failed(self, address: str, error: TriptychError) -> None:
+        """Records a failed try.
 
         Raises:
             Unavailable: too many pods went away with this request.
         """
-        if not isinstance(error, PodLost):
-            return isinstance(error, Unavailable)
-        if error.reached:
+        if isinstance(error, PodLost) and error.reached:
             self._lost.add(address)
-        if len(self._lost) >= _MOST_LOST:
+        if self.exhausted:
             raise Unavailable(
                 f"{_MOST_LOST} pods went away while they worked on this request; it is not tried "
                 "again",
                 retry_after=5.0,
             ) from error
-        return True

@@ -93,8 +93,8 @@ class Embeddings:
             except (Unavailable, Overloaded, FingerprintMismatch, TransferCorrupted) as error:
                 last = error
                 failed.add(pod.address)
-                if job.wanted.attempts.failed(pod.address, error):
-                    self._pools.suspect(pod.address)
+                self._pools.failed(pod.address, error)
+                job.wanted.attempts.failed(pod.address, error)
         raise last
 
     async def _from(self, pod: Pod, job: _Job) -> list[Handle]:

@@ -60,6 +60,8 @@ class EncoderLoss:
             try:
                 return await self._lease(wanted, journal)
             except Unavailable as error:
+                if wanted.attempts.exhausted:
+                    raise
                 await self._wait(waiting, error)
 
     async def _lease(self, wanted: Wanted, journal: Journal) -> list[Handle]:
@@ -69,7 +71,7 @@ class EncoderLoss:
         try:
             return await self._embeddings.lease(wanted, route.encoders, journal)
         except Unavailable:
-            if self._policy != "EncodeInline" or not route.inline:
+            if wanted.attempts.exhausted or not (self._policy == "EncodeInline" and route.inline):
                 raise
             return await self._on_one(wanted, route.inline, journal)
 
@@ -82,6 +84,8 @@ class EncoderLoss:
             try:
                 return await self._embeddings.lease(wanted, [pod], journal)
             except (Unavailable, Overloaded) as error:
+                if wanted.attempts.exhausted:
+                    raise
                 last = error
                 failed.add(pod.address)
         raise last

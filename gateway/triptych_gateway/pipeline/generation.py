@@ -32,7 +32,7 @@ from triptych_gateway.pipeline.embeddings import Wanted
 from triptych_gateway.pipeline.encoder_loss import EncoderLoss
 from triptych_gateway.pipeline.leases import Holdings, Releases
 from triptych_gateway.pipeline.requests import Prepared
-from triptych_gateway.tiers.calls import PodCalls
+from triptych_gateway.tiers.calls import PodCalls, PodLost
 from triptych_gateway.tiers.choice import least_busy
 from triptych_gateway.tiers.fleet import Pod, Route
 from triptych_gateway.tiers.pools import Pools
@@ -50,6 +50,7 @@ class _Progress:
     journal: Journal
     attempts: Attempts = field(default_factory=Attempts)
     failed: set[str] = field(default_factory=set)
+    told: set[str] = field(default_factory=set)  # said once that they, or a peer, are unavailable
     overloaded: Overloaded | None = None
     exhausted: bool = False  # no pod is left to try
     expired: int = 0
@@ -117,7 +118,11 @@ class Generation:
             attempts=progress.attempts,
             holdings=holdings,
         )
-        return await self._encoder_loss.embeddings(wanted, progress.journal)
+        try:
+            return await self._encoder_loss.embeddings(wanted, progress.journal)
+        except RetryableError:
+            progress.exhausted = True  # every encoder was asked
+            raise
 
     async def _fused_steps(
         self, progress: _Progress, route: Route, handles: Sequence[Handle], holdings: Holdings
@@ -136,7 +141,7 @@ class Generation:
                         _report(progress.journal, event)
                         yield event
             except TriptychError as error:
-                self._note(progress, pod, error)
+                self._note(progress, pod, handles, error)
                 raise
 
     async def _split_steps(
@@ -168,7 +173,7 @@ class Generation:
             with self._pools.working(pod.address):
                 return await self._calls.prefill(pod.address, request, progress.deadline)
         except TriptychError as error:
-            self._note(progress, pod, error)
+            self._note(progress, pod, handles, error)
             raise
 
     async def _decoded(
@@ -192,7 +197,7 @@ class Generation:
                         _report(progress.journal, event)
                         yield event
             except TriptychError as error:
-                self._note(progress, pod, error)
+                self._note(progress, pod, [answer.kv], error)
                 raise
 
     def _choose(
@@ -212,19 +217,29 @@ class Generation:
             f"no {tier} pod can take the request now", retry_after=1.0
         )
 
-    def _note(self, progress: _Progress, pod: Pod, error: TriptychError) -> None:
-        if isinstance(error, Unavailable | Overloaded):
+    def _note(
+        self, progress: _Progress, pod: Pod, handles: Sequence[Handle], error: TriptychError
+    ) -> None:
+        """Remembers what failed. A pod that says ``Unavailable`` may mean the holder of a handle,
+        so it is asked once more, with handles that are made anew."""
+        told = isinstance(error, Unavailable) and not isinstance(error, PodLost)
+        if told and handles and pod.address not in progress.told:
+            progress.told.add(pod.address)
+        elif isinstance(error, Unavailable | Overloaded):
             progress.failed.add(pod.address)
         if isinstance(error, Overloaded):
             progress.overloaded = error
-        if progress.attempts.failed(pod.address, error):
-            self._pools.suspect(pod.address)
+        for address in {pod.address, *(handle.source for handle in handles if told)}:
+            self._pools.failed(address, error)
+        progress.attempts.failed(pod.address, error)
 
 
 def _may_retry(progress: _Progress, error: RetryableError) -> bool:
     """Not once the client has seen more than the first token, and stale handles are made anew
     once."""
-    if progress.exhausted or progress.seen > (0 if progress.first is None else 1):
+    if progress.exhausted or progress.attempts.exhausted:
+        return False
+    if progress.seen > (0 if progress.first is None else 1):
         return False
     if isinstance(error, LeaseExpired | FingerprintMismatch | TransferCorrupted):
         progress.expired += 1

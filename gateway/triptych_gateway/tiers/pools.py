@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from triptych_contract.config import Endpoints
-from triptych_contract.errors import TriptychError
+from triptych_contract.errors import TriptychError, Unavailable
 from triptych_contract.fingerprints import EncoderIdentity, encoder_fingerprint
 from triptych_contract.names import Tier, Topology
 from triptych_contract.v1.common_pb2 import STATE_SERVING
 from triptych_contract.v1.worker_pb2 import DescribeResponse
 
 from triptych_gateway.tiers.addresses import addresses_of
-from triptych_gateway.tiers.calls import PodCalls
+from triptych_gateway.tiers.calls import PodCalls, PodLost
 from triptych_gateway.tiers.fleet import Expected, Pod, Route, plan_route
 
 _LOG: Final = logging.getLogger(__name__)
@@ -99,12 +99,16 @@ class Pools:
             if self._work[address] <= 0:
                 del self._work[address]
 
-    def suspect(self, address: str) -> None:
-        """A call to ``address`` failed: nothing is sent there until it has answered again."""
+    def failed(self, address: str, error: TriptychError) -> None:
+        """A call to ``address`` failed. A pod that went away gets nothing until it has answered
+        again; one that says it is unavailable is asked at once why: it may drain."""
+        if not isinstance(error, Unavailable):
+            return
         for watch in self._watches.values():
             if watch.address == address:
-                watch.pod = None
-                watch.missed = max(watch.missed, 1)
+                if isinstance(error, PodLost):
+                    watch.pod = None
+                    watch.missed = max(watch.missed, 1)
                 watch.wake.set()
         self._replan()
 

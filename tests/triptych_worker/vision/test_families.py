@@ -30,3 +30,23 @@ def test_a_batch_of_different_sizes_is_what_transformers_makes_of_each(family: F
     items = pictures(family.name)
     for item, embedding in zip(items, family.vision.encode(items), strict=True):
         close(embedding, family.reference(item))
+
+
+def test_company_changes_an_embedding_by_rounding_at_most(family: Family) -> None:
+    items = pictures(family.name)
+    alone = [family.vision.encode([item])[0] for item in items]
+    for company in (items, items[::-1], items[:3] * 3):
+        for item, embedding in zip(company, family.vision.encode(company), strict=True):
+            close(embedding, alone[[other is item for other in items].index(True)])
+
+
+def test_the_same_batch_twice_is_the_same_to_the_last_bit(family: Family) -> None:
+    items = pictures(family.name)
+    for one, other in zip(family.vision.encode(items), family.vision.encode(items), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_equal_pictures_have_equal_embeddings(family: Family) -> None:
+    item = pictures(family.name)[0]
+    one, other = family.vision.encode([item, item])
+    close(one, other)

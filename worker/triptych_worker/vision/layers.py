@@ -26,22 +26,21 @@ def specialise(module: Any, full_blocks: AbstractSet[int]) -> None:
 
     From then on the module's forward needs ``segments=Segments(...)``.
     """
-    module.patch_embed = PatchProjection(module.patch_embed.proj)
+    module.patch_embed = as_linear(module.patch_embed.proj)
     for index, block in enumerate(module.blocks):
         block.attn = SegmentAttention(block.attn, windowed=index not in full_blocks)
 
 
-class PatchProjection(nn.Module):
-    """A convolution whose stride is its kernel, as the matrix product that it is."""
-
-    def __init__(self, convolution: nn.Conv3d) -> None:
-        super().__init__()
-        self.proj = convolution
-
-    def forward(self, patches: torch.Tensor) -> torch.Tensor:
-        """[patches, values of a patch] -> [patches, hidden]."""
-        weight = self.proj.weight.flatten(1)
-        return functional.linear(patches.to(weight.dtype), weight, self.proj.bias)
+def as_linear(convolution: nn.Conv3d) -> nn.Linear:
+    """A convolution whose stride is its kernel, as the matrix product that it is on patches laid
+    out flat: [patches, values of a patch] -> [patches, hidden]."""
+    state = {"weight": convolution.weight.flatten(1)}
+    if convolution.bias is not None:
+        state["bias"] = convolution.bias
+    hidden, values = state["weight"].shape
+    linear = nn.Linear(values, hidden, bias="bias" in state, device="meta")
+    linear.load_state_dict(state, assign=True)
+    return linear.requires_grad_(requires_grad=False)
 
 
 class SegmentAttention(nn.Module):

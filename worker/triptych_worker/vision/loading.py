@@ -18,6 +18,7 @@ from triptych_contract.errors import InvalidModel
 
 from triptych_worker.domain import VisionModel
 from triptych_worker.vision import qwen
+from triptych_worker.vision.packed import can_pack, pack
 from triptych_worker.vision.qwen import QwenVision
 from triptych_worker.vision.smolvlm import SmolVLMVision
 from triptych_worker.weights import ModelFolder, Part, PartWeights, load_part, open_folder
@@ -59,24 +60,29 @@ def load_vision(
         _check_fit(chosen, config, folder)
     weights = load_part(chosen, dtype)
     limit = _CPU_PATCHES if device.type == "cpu" else _DEVICE_PATCHES
+    vision: VisionModel
     if config.model_type in _QWEN:
         module = _qwen_module(chosen, config, weights).to(device)
-        return QwenVision(module, weights.digest, limit)
-    modules = _tiled_modules(chosen, config, weights).to(device)
-    return SmolVLMVision(modules["vision_model"], modules["connector"], weights.digest, limit)
+        vision = QwenVision(module, weights.digest, limit)
+    else:
+        module = _tiled_modules(chosen, config, weights).to(device)
+        vision = SmolVLMVision(module["vision_model"], module["connector"], weights.digest, limit)
+    if can_pack(dtype, device):
+        pack(module)
+    return vision
 
 
-def _qwen_module(folder: ModelFolder, config: Any, weights: PartWeights) -> nn.Module:
+def _qwen_module(folder: ModelFolder, config: Any, weights: PartWeights) -> Any:
     kind = _QWEN[config.model_type]
     with torch.device("meta"):
         module = kind._from_config(config.vision_config)
     _fill(module, folder, weights)
     # Its buffers are computed, not loaded.
     module.rotary_pos_emb = type(module.rotary_pos_emb)(config.vision_config)
-    return _frozen(module)
+    return module.eval().requires_grad_(requires_grad=False)
 
 
-def _tiled_modules(folder: ModelFolder, config: Any, weights: PartWeights) -> nn.ModuleDict:
+def _tiled_modules(folder: ModelFolder, config: Any, weights: PartWeights) -> Any:
     vision_model, connector = _TILED[config.model_type]
     with torch.device("meta"):
         modules = nn.ModuleDict(
@@ -86,8 +92,7 @@ def _tiled_modules(folder: ModelFolder, config: Any, weights: PartWeights) -> nn
             }
         )
     _fill(modules, folder, weights)
-    _frozen(modules)
-    return modules
+    return modules.eval().requires_grad_(requires_grad=False)
 
 
 def _fill(module: nn.Module, folder: ModelFolder, weights: PartWeights) -> None:
@@ -107,10 +112,6 @@ def _fill(module: nn.Module, folder: ModelFolder, weights: PartWeights) -> None:
                 f"config.json says {list(tensor.shape)}"
             )
     module.load_state_dict(weights.tensors, assign=True)
-
-
-def _frozen(module: nn.Module) -> nn.Module:
-    return module.eval().requires_grad_(requires_grad=False)
 
 
 def _config(path: Path) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from triptych_contract.errors import InvalidRequest
 from triptych_worker.domain import EncodeInput
 from triptych_worker.vision import inputs
 from triptych_worker.vision.layers import Segments, specialise
-from triptych_worker.vision.segments import Run, chunks, runs, windows
+from triptych_worker.vision.segments import chunks, runs, windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Geometry:
     patch_values: int  # numbers in one patch
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Layout:
     """Where the rows of one picture go. Depends on its grid only."""
 
@@ -41,7 +41,7 @@ class Layout:
         time, height, width = self.grid
         return time * height * width
 
-    @cached_property
+    @property
     def frame_lengths(self) -> tuple[int, ...]:
         """Patches of each frame."""
         time, height, width = self.grid
@@ -124,7 +124,8 @@ class QwenVision:
         )
         levels = (out.pooler_output, *(getattr(out, "deepstack_features", None) or ()))
         rows = torch.cat(levels, dim=-1).to("cpu", self.dtype)
-        return rows.split([layout.patches // self._geometry.merge**2 for layout in layouts])
+        cells = [layout.patches // self._geometry.merge**2 for layout in layouts]
+        return torch.split(rows, cells)
 
 
 def width(config: Any) -> int:
@@ -135,13 +136,9 @@ def width(config: Any) -> int:
 
 def _segments(layouts: Sequence[Layout]) -> Segments:
     return Segments(
-        frames=_runs_of(layout.frame_lengths for layout in layouts),
-        windows=_runs_of(layout.window_lengths for layout in layouts),
+        frames=runs(length for layout in layouts for length in layout.frame_lengths),
+        windows=runs(length for layout in layouts for length in layout.window_lengths),
     )
-
-
-def _runs_of(parts: Any) -> tuple[Run, ...]:
-    return runs(length for lengths in parts for length in lengths)
 
 
 def _windowed(layouts: Sequence[Layout], device: torch.device) -> dict[str, torch.Tensor]:
@@ -162,7 +159,7 @@ def _windowed(layouts: Sequence[Layout], device: torch.device) -> dict[str, torc
     return {"window_index": torch.cat(shifted).to(device), "cu_window_seqlens": bounds}
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def _layout(grid: tuple[int, int, int], geometry: Geometry) -> Layout:
     time, height, width = grid
     merge = geometry.merge

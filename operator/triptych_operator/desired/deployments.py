@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from typing import Final
 
@@ -20,6 +22,7 @@ _PROBE_SECONDS: Final = 5
 _PRE_STOP_SECONDS: Final = 5  # for callers to learn that this pod goes, before it stops listening
 _LAST_SECONDS: Final = 10  # for the process to end after its drain, before it is killed
 _USER: Final = 65532
+_REVISION_DIGITS: Final = 16  # tells revisions of one tier apart, and fits a label
 
 
 def deployment(service: MultimodalService, tier: Tier, platform: Platform) -> JsonObject:
@@ -47,7 +50,19 @@ def deployment(service: MultimodalService, tier: Tier, platform: Platform) -> Js
 
 
 def pod_template(service: MultimodalService, tier: Tier, platform: Platform) -> JsonObject:
-    """The tier's pods, with the user's changes merged over ours; our labels stay."""
+    """The tier's pods, with the user's changes merged over ours; our labels stay. They are labelled
+    with the template's own revision, so that any pod tells which one it was made from."""
+    template = _unlabelled_template(service, tier, platform)
+    label: JsonObject = {"metadata": {"labels": {naming.REVISION: _revision(template)}}}
+    return merge(template, label)
+
+
+def revision(service: MultimodalService, tier: Tier, platform: Platform) -> str:
+    """The revision of the pods that ``tier`` should have."""
+    return _revision(_unlabelled_template(service, tier, platform))
+
+
+def _unlabelled_template(service: MultimodalService, tier: Tier, platform: Platform) -> JsonObject:
     given = service.spec.tier(tier).template
     digest = configmaps.digest(service, tier)
     return {
@@ -57,6 +72,11 @@ def pod_template(service: MultimodalService, tier: Tier, platform: Platform) -> 
         },
         "spec": merge(_pod_spec(service, tier, platform), {**given.spec}),
     }
+
+
+def _revision(template: JsonObject) -> str:
+    text = json.dumps(template, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:_REVISION_DIGITS]
 
 
 def _pod_spec(service: MultimodalService, tier: Tier, platform: Platform) -> JsonObject:
@@ -101,6 +121,8 @@ def _container(service: MultimodalService, tier: Tier, platform: Platform) -> Js
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         },
+        # The last lines of the log become the reason that the status gives for a crash.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "lifecycle": {"preStop": {"sleep": {"seconds": _PRE_STOP_SECONDS}}},
         **_probes(tier),
         "volumeMounts": volumes.mounts(service),

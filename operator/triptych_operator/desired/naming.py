@@ -14,6 +14,7 @@ MANAGER: Final = "triptych"
 OPERATOR_NAME: Final = "triptych-operator"  # app.kubernetes.io/name of the operator's own pods
 CONTAINER: Final = "triptych"
 CONFIG_DIGEST: Final = f"{GROUP}/config-digest"  # annotation: a changed configuration rolls pods
+REVISION: Final = f"{GROUP}/revision"  # label: which pod template a pod was made from
 
 NAME: Final = "app.kubernetes.io/name"
 INSTANCE: Final = "app.kubernetes.io/instance"

@@ -1,0 +1,172 @@
+"""From a snapshot to the resource's status, by the rules of kstatus. Pure.
+
+Ready is true when every pod of every tier has the current revision and is ready. Reconciling and
+Stalled are there only while they are true, and never both. A condition's time moves only when its
+status does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from triptych_contract.names import Tier
+
+from triptych_operator.api.service import MultimodalService
+from triptych_operator.api.status import Condition, ConditionType, ServiceStatus, TierStatus
+from triptych_operator.desired import naming
+from triptych_operator.status.snapshot import Snapshot, TierSnapshot
+from triptych_operator.status.troubles import Reason, Trouble
+
+_TIER_CONDITIONS: Final = {
+    Tier.ENCODER: ConditionType.ENCODER_READY,
+    Tier.PREFILL: ConditionType.PREFILL_READY,
+    Tier.DECODE: ConditionType.DECODE_READY,
+    Tier.FUSED: ConditionType.FUSED_READY,
+    Tier.GATEWAY: ConditionType.GATEWAY_READY,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """A condition without the time at which it became so."""
+
+    type: ConditionType
+    status: Literal["True", "False"]
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class _TierView:
+    """One tier as it is counted."""
+
+    snapshot: TierSnapshot
+    current: bool  # the Deployment has the revision that the resource asks for
+    updated: int
+    ready: int
+    outdated: int
+
+    @property
+    def complete(self) -> bool:
+        """Every pod has the current revision and is ready."""
+        enough = self.updated == self.ready == self.snapshot.desired > 0
+        return self.current and enough and self.outdated == 0
+
+    @property
+    def trouble(self) -> Trouble | None:
+        """The first cause, one that needs somebody before one that may pass."""
+        found = [pod.trouble for pod in self.snapshot.pods if pod.trouble and not pod.terminating]
+        return min(found, key=lambda trouble: not trouble.stalls, default=None)
+
+
+def status_of(
+    service: MultimodalService,
+    revisions: dict[Tier, str],
+    snapshot: Snapshot,
+    previous: ServiceStatus,
+    now: str,
+) -> ServiceStatus:
+    """The status of ``service``.
+
+    Args:
+        revisions: the revision that each tier of the topology should have.
+        previous: the status that stands, whose times are kept where nothing flipped.
+        now: the time of flips, RFC 3339.
+    """
+    views = [_view(snapshot.tier(tier), revisions[tier]) for tier in service.spec.topology.tiers]
+    verdicts = [*_overall(views, snapshot.refusal), *(_of_tier(view) for view in views)]
+    generation = service.metadata.generation
+    dated = (_dated(verdict, previous.conditions, generation, now) for verdict in verdicts)
+    return ServiceStatus(
+        observed_generation=generation,
+        conditions=tuple(dated),
+        tiers=tuple(_tier_status(view, revisions[view.snapshot.tier]) for view in views),
+        url=naming.url(service),
+    )
+
+
+def _view(snapshot: TierSnapshot, revision: str) -> _TierView:
+    staying = [pod for pod in snapshot.pods if not pod.terminating]
+    updated = [pod for pod in staying if pod.revision == revision]
+    return _TierView(
+        snapshot=snapshot,
+        current=snapshot.revision == revision,
+        updated=len(updated),
+        ready=sum(pod.ready for pod in updated),
+        outdated=len(staying) - len(updated),
+    )
+
+
+def _overall(views: Sequence[_TierView], refusal: Trouble | None) -> list[_Verdict]:
+    waiting = [view for view in views if not view.complete]
+    troubles = [refusal, *(view.trouble for view in waiting)]
+    stalling = next((trouble for trouble in troubles if trouble and trouble.stalls), None)
+    if not waiting and refusal is None:
+        message = "every pod of every tier has the current revision and is ready"
+        return [_Verdict(ConditionType.READY, "True", Reason.ALL_TIERS_READY, message)]
+    progress = "; ".join(_progress(view) for view in waiting)
+    if stalling is not None:
+        return [
+            _Verdict(ConditionType.READY, "False", stalling.reason, stalling.message),
+            _Verdict(ConditionType.STALLED, "True", stalling.reason, stalling.message),
+        ]
+    return [
+        _Verdict(ConditionType.READY, "False", Reason.TIERS_NOT_READY, progress),
+        _Verdict(ConditionType.RECONCILING, "True", Reason.ROLLING_OUT, progress),
+    ]
+
+
+def _of_tier(view: _TierView) -> _Verdict:
+    type_ = _TIER_CONDITIONS[view.snapshot.tier]
+    if view.complete:
+        return _Verdict(type_, "True", Reason.PODS_READY, _progress(view))
+    trouble = view.trouble
+    if trouble is not None:
+        return _Verdict(type_, "False", trouble.reason, trouble.message)
+    return _Verdict(type_, "False", Reason.ROLLING_OUT, _progress(view))
+
+
+def _progress(view: _TierView) -> str:
+    tier, desired = view.snapshot.tier, view.snapshot.desired
+    text = f"{tier}: {view.ready} of {desired} pods ready"
+    if not view.current:
+        text += ", the current revision is not applied yet"
+    if view.outdated:
+        text += f", {view.outdated} of an older revision"
+    return text
+
+
+def _dated(
+    verdict: _Verdict, previous: Iterable[Condition], generation: int, now: str
+) -> Condition:
+    since = next(
+        (
+            one.last_transition_time
+            for one in previous
+            if (one.type, one.status) == (verdict.type, verdict.status)
+        ),
+        now,
+    )
+    return Condition(
+        type=verdict.type,
+        status=verdict.status,
+        reason=verdict.reason,
+        message=verdict.message,
+        last_transition_time=since,
+        observed_generation=generation,
+    )
+
+
+def _tier_status(view: _TierView, revision: str) -> TierStatus:
+    scaling = view.snapshot.scaling
+    return TierStatus(
+        name=view.snapshot.tier,
+        pods=f"{view.ready}/{view.snapshot.desired}",
+        desired=view.snapshot.desired,
+        ready=view.ready,
+        updated=view.updated,
+        revision=revision,
+        limited_by=f"{scaling.reason}: {scaling.message}" if scaling else "",
+    )

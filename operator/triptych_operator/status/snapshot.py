@@ -1,0 +1,84 @@
+"""What is observed of a resource's children: frozen, and read from the API server's JSON. Pure.
+
+The parsers take objects as the API server hands them out and look at the few fields they need; a
+field that is not there yet (a pod just created has no status) reads as its zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from triptych_contract.names import Tier
+
+from triptych_operator.desired import naming
+from triptych_operator.status.troubles import Trouble, trouble_of_autoscaler, trouble_of_pod
+
+Object = Mapping[str, Any]  # as the API server hands it out
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """One pod. ``revision`` is that of the template it was made from."""
+
+    name: str
+    revision: str
+    ready: bool = False
+    terminating: bool = False
+    trouble: Trouble | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TierSnapshot:
+    """One tier: ``desired`` pods of ``revision``, and those that there are.
+
+    ``revision`` is that of the Deployment as it stands in the cluster; while the Deployment is not
+    there it is empty. ``scaling`` is what keeps the autoscaler from its work.
+    """
+
+    tier: Tier
+    desired: int = 0
+    revision: str = ""
+    pods: tuple[Pod, ...] = ()
+    scaling: Trouble | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All tiers, and what the API server said to the last change that it refused."""
+
+    tiers: tuple[TierSnapshot, ...] = ()
+    refusal: Trouble | None = None
+
+    def tier(self, tier: Tier) -> TierSnapshot:
+        """What is observed of ``tier``; nothing when it has not been seen."""
+        return next((one for one in self.tiers if one.tier is tier), TierSnapshot(tier))
+
+
+def pod_of(body: Object) -> Pod:
+    """A pod."""
+    metadata, status = body.get("metadata", {}), body.get("status", {})
+    conditions = {one.get("type"): one.get("status") for one in status.get("conditions", ())}
+    return Pod(
+        name=metadata.get("name", ""),
+        revision=metadata.get("labels", {}).get(naming.REVISION, ""),
+        ready=conditions.get("Ready") == "True",
+        terminating="deletionTimestamp" in metadata,
+        trouble=trouble_of_pod(body),
+    )
+
+
+def tier_of(
+    tier: Tier, deployment: Object | None, pods: Sequence[Object], autoscaler: Object | None
+) -> TierSnapshot:
+    """A tier from its Deployment, its pods in any order and its autoscaler, if it has one."""
+    spec = deployment.get("spec", {}) if deployment is not None else {}
+    template = spec.get("template", {}).get("metadata", {})
+    return TierSnapshot(
+        tier=tier,
+        desired=int(spec.get("replicas", 0)),
+        revision=template.get("labels", {}).get(naming.REVISION, ""),
+        pods=tuple(sorted((pod_of(body) for body in pods), key=lambda pod: pod.name)),
+        scaling=trouble_of_autoscaler(autoscaler) if autoscaler is not None else None,
+    )

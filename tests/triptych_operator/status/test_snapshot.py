@@ -1,0 +1,61 @@
+from typing import Any
+
+from mms_builders import service
+from triptych_contract.names import Tier
+from triptych_operator.desired.deployments import deployment, revision
+from triptych_operator.desired.platform import Platform
+from triptych_operator.status.snapshot import Pod, Snapshot, TierSnapshot, pod_of, tier_of
+from triptych_operator.status.troubles import Reason
+
+PLATFORM = Platform(image="worker:1")
+
+
+def pod(name: str, label: str, *, ready: str = "True", **metadata: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "labels": {"triptych.dev/revision": label}, **metadata},
+        "status": {"conditions": [{"type": "Ready", "status": ready}]},
+    }
+
+
+def test_a_pod_is_read_with_its_revision_and_readiness() -> None:
+    assert pod_of(pod("a", "r1")) == Pod("a", "r1", ready=True)
+    assert pod_of(pod("a", "r1", ready="False")) == Pod("a", "r1")
+    assert pod_of(pod("a", "r1", deletionTimestamp="2026-01-01T00:00:00Z")).terminating
+
+
+def test_a_pod_just_created_has_nothing_yet() -> None:
+    assert pod_of({"metadata": {"name": "a"}}) == Pod("a", "")
+
+
+def test_a_tier_has_the_revision_of_the_deployment_that_was_built_for_it() -> None:
+    resource = service(tiers__decode__replicas=2)
+    built: Any = deployment(resource, Tier.DECODE, PLATFORM)
+    made = tier_of(Tier.DECODE, built, [pod("b", "x"), pod("a", "x")], None)
+    assert made.revision == revision(resource, Tier.DECODE, PLATFORM)
+    assert (made.desired, [one.name for one in made.pods]) == (2, ["a", "b"])
+
+
+def test_another_template_is_another_revision() -> None:
+    revisions = [
+        revision(resource, Tier.DECODE, PLATFORM)
+        for resource in (
+            service(),
+            service(tiers__decode__limits={"maxRunning": 3}),
+            service(engine__image="worker:2"),
+            service(tiers__decode__template={"spec": {"nodeSelector": {"a": "b"}}}),
+        )
+    ]
+    assert len(set(revisions)) == 4
+    assert revision(service(tiers__decode__replicas=5), Tier.DECODE, PLATFORM) == revisions[0]
+
+
+def test_a_tier_that_is_not_there_yet_wants_nothing() -> None:
+    assert tier_of(Tier.ENCODER, None, [], None) == TierSnapshot(Tier.ENCODER)
+    assert Snapshot().tier(Tier.ENCODER) == TierSnapshot(Tier.ENCODER)
+
+
+def test_what_blinds_the_autoscaler_is_kept() -> None:
+    condition = {"type": "ScalingActive", "status": "False", "reason": "X", "message": "m"}
+    made = tier_of(Tier.ENCODER, None, [], {"status": {"conditions": [condition]}})
+    assert made.scaling is not None
+    assert made.scaling.reason is Reason.SCALING_BLIND

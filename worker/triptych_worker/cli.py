@@ -24,7 +24,7 @@ _FAILED: Final = 1
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serves until it is asked to stop. The exit status is 0 after a drain, 2 if the configuration
     or the model folder is wrong, 1 for everything else that keeps it from serving."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     try:
         config = configured(options, os.environ)
         return _serve(Tier(options.tier), config)
@@ -84,15 +84,16 @@ def _leave(status: int) -> NoReturn:
     os._exit(status)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="triptych-worker", description=__doc__)
-    parser.add_argument("tier", choices=[str(tier) for tier in _TIERS])
-    parser.add_argument("--config", metavar="FILE", help=f"JSON; default: ${Env.CONFIG}")
-    parser.add_argument("--host", help="address to listen on")
-    parser.add_argument("--grpc-port", type=_port, help="0 takes a free one")
-    parser.add_argument("--metrics-port", type=_port, help="0 takes a free one")
-    parser.add_argument("--advertise", metavar="HOST", help="address that peers reach")
-    return parser
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(prog="triptych-worker", description=__doc__)
+    made.add_argument("tier", choices=[str(tier) for tier in _TIERS])
+    made.add_argument("--config", metavar="FILE", help=f"JSON; default: ${Env.CONFIG}")
+    made.add_argument("--host", help="address to listen on")
+    made.add_argument("--grpc-port", type=_port, help="0 takes a free one")
+    made.add_argument("--metrics-port", type=_port, help="0 takes a free one")
+    made.add_argument("--advertise", metavar="HOST", help="address that peers reach")
+    return made
 
 
 def _port(text: str) -> int:

@@ -34,8 +34,8 @@ def content(shape: list[int], dtype: str, seed: int) -> torch.Tensor:
     """The same tensor in every process: random bits of any value, NaN among them."""
     size = torch.empty(shape, dtype=DTYPES[dtype]).nbytes
     generator = torch.Generator().manual_seed(seed)
-    raw = torch.randint(0, 256, (size,), dtype=torch.uint8, generator=generator)
-    return raw.view(DTYPES[dtype]).view(shape)
+    words = torch.randint(-(2**63), 2**63 - 1, (-(-size // 8),), generator=generator)
+    return words.view(torch.uint8)[:size].view(DTYPES[dtype]).view(shape)
 
 
 def publish(service: TransferService, command: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pydantic import Field
 from triptych_contract.names import Tier
 
 from triptych_operator.api.rules import ApiModel, Rule
-from triptych_operator.api.scalars import Quantity, parse_quantity
+from triptych_operator.api.scalars import PositiveQuantity
 
 
 class Signal(StrEnum):
@@ -48,18 +48,10 @@ SIGNALS: Final[Mapping[Tier, tuple[Signal, ...]]] = {
 class ScalingMetric(ApiModel):
     """One signal and the value to keep it at."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            cel="type(self.target) == string ? self.target.matches('[1-9]') : self.target > 0",
-            message="target must be above 0",
-            holds=lambda metric: parse_quantity(metric.target) > 0,
-        ),
-    )
-
     signal: Signal
     """What is measured. CPUUtilization works in every cluster; the others need an external metrics
     API that serves Triptych's signals."""
-    target: Quantity
+    target: PositiveQuantity
     """Value to keep the signal at. Per pod: ImagesPerSecond, VisualTokensPerSecond,
     InputTokensPerSecond, BacklogTokens, RunningRequests. Over the tier: QueueWait and
     TimePerOutputToken in seconds (500m is half a second), KVUtilization from 0 to 1 (800m is

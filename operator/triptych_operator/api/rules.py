@@ -6,6 +6,7 @@ carries the message that either side answers with.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -42,20 +43,16 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Obeys:
-    """Annotation of a scalar type: ``Annotated[str, Obeys(Rule(...), max_length=253)]``."""
+    """Annotation of a text type: ``Annotated[str, Obeys(Rule(...), max_length=253)]``."""
 
     rule: Rule
-    max_length: int | None = None  # the API server needs it to bound the cost of the CEL
-    int_or_string: bool = False  # a Kubernetes quantity may be written as a number
+    max_length: int  # bounds the cost of the CEL, without which the API server refuses the rule
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         """Adds the check to the scalar's own schema."""
-        inner = handler(source)
-        if self.int_or_string:
-            inner = core_schema.no_info_before_validator_function(_number_as_text, inner)
-        return core_schema.no_info_after_validator_function(self._checked, inner)
+        return core_schema.no_info_after_validator_function(self._checked, handler(source))
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
@@ -63,19 +60,56 @@ class Obeys:
         """Adds the rule and what the API server must know of the type."""
         made = handler(schema)
         made["x-kubernetes-validations"] = [self.rule.as_validation()]
-        if self.max_length is not None:
-            made["maxLength"] = self.max_length
-        if self.int_or_string:
-            made["x-kubernetes-int-or-string"] = True
+        made["maxLength"] = self.max_length
         return made
 
     def _checked(self, value: str) -> str:
-        if self.max_length is not None and len(value) > self.max_length:
+        if len(value) > self.max_length:
             raise PydanticCustomError(
                 "too_long", "has more than {limit} characters", {"limit": self.max_length}
             )
         self.rule.check(value)
         return value
+
+
+@dataclass(frozen=True, slots=True)
+class NumberOrText:
+    """Annotation of a text type that may be written as a whole number, as Kubernetes quantities.
+
+    The API server checks ``pattern`` and ``minimum`` without CEL: to it, such a value may be as
+    long as a whole request, and the cost of a rule on it would exceed what a CRD may cost.
+    """
+
+    pattern: str
+    message: str
+    minimum: int = 0  # of a value that is written as a number
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Turns numbers into text, and checks it."""
+        text = core_schema.no_info_before_validator_function(_number_as_text, handler(source))
+        return core_schema.no_info_after_validator_function(self._checked, text)
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Says the same to the API server."""
+        made = handler(schema)
+        made["x-kubernetes-int-or-string"] = True
+        made["pattern"] = self.pattern
+        made["minimum"] = self.minimum
+        return made
+
+    def _checked(self, value: str) -> str:
+        if not matches(self.pattern, value):
+            raise PydanticCustomError("pattern", "{message}", {"message": self.message})
+        return value
+
+
+def matches(pattern: str, value: str) -> bool:
+    """Whether ``value`` matches as the API server sees it: ``$`` is the very end."""
+    return re.match(pattern.removesuffix("$") + r"\Z", value) is not None
 
 
 def _number_as_text(value: object) -> object:

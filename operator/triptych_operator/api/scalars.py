@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import re
 from decimal import Decimal
@@ -9,7 +10,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from triptych_operator.api.rules import Obeys, Rule
+from triptych_operator.api.rules import NumberOrText, Obeys, Rule, matches
 
 _SUFFIXES: Final[dict[str, Decimal]] = {
     "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "": Decimal(1),
@@ -18,7 +19,11 @@ _SUFFIXES: Final[dict[str, Decimal]] = {
     "Ki": Decimal(2**10), "Mi": Decimal(2**20), "Gi": Decimal(2**30), "Ti": Decimal(2**40),
     "Pi": Decimal(2**50), "Ei": Decimal(2**60),
 }  # fmt: skip
-_QUANTITY: Final = r"^[0-9]{1,18}(\.[0-9]{1,9})?([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?$"
+_SUFFIX: Final = r"([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?$"
+_QUANTITY: Final = r"^[0-9]{1,18}(\.[0-9]{1,9})?" + _SUFFIX
+_POSITIVE: Final = (
+    r"^([0-9]{0,8}[1-9][0-9]{0,9}(\.[0-9]{1,9})?|[0-9]{1,18}\.[0-9]{0,4}[1-9][0-9]{0,4})" + _SUFFIX
+)
 _BYTES: Final = r"^[0-9]{1,18}([kMGTPE]|[KMGTPE]i)?$"
 _DURATION: Final = r"^([0-9]{1,9}(ms|s|m|h))+$"
 _UNIT_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -33,13 +38,9 @@ _IMAGE: Final = (
 )
 
 
-def _matching(pattern: str, message: str, *, int_or_string: bool = False) -> Rule:
-    compiled = re.compile(pattern.removesuffix("$") + r"\Z")
-    quoted = "'" + pattern.replace("\\", "\\\\") + "'"
-    cel = f"self.matches({quoted})"
-    if int_or_string:
-        cel = f"type(self) == string ? string(self).matches({quoted}) : int(self) >= 0"
-    return Rule(cel, message, lambda value: compiled.match(value) is not None)
+def _matching(pattern: str, message: str) -> Rule:
+    escaped = pattern.replace("\\", "\\\\")
+    return Rule(f"self.matches('{escaped}')", message, functools.partial(matches, pattern))
 
 
 def _is_network(value: str) -> bool:
@@ -52,27 +53,22 @@ def _is_network(value: str) -> bool:
 
 Quantity = Annotated[
     str,
-    Obeys(
-        _matching(
-            _QUANTITY,
-            "not a Kubernetes quantity: write 2, 500m, 0.5, 16Gi or the like, not negative",
-            int_or_string=True,
-        ),
-        max_length=32,
-        int_or_string=True,
+    NumberOrText(
+        _QUANTITY, "not a Kubernetes quantity: write 2, 500m, 0.5, 16Gi or the like, not negative"
     ),
 ]
 """Kubernetes quantity such as ``500m`` or ``16Gi``; read it with ``parse_quantity``."""
 
-Bytes = Annotated[
+PositiveQuantity = Annotated[
     str,
-    Obeys(
-        _matching(
-            _BYTES, "not a size: write bytes as 1048576, 512Mi, 2Gi or 10G", int_or_string=True
-        ),
-        max_length=32,
-        int_or_string=True,
+    NumberOrText(
+        _POSITIVE, "not a quantity above 0: write 2, 500m, 0.5, 20k or the like", minimum=1
     ),
+]
+"""Kubernetes quantity above 0; read it with ``parse_quantity``."""
+
+Bytes = Annotated[
+    str, NumberOrText(_BYTES, "not a size: write bytes as 1048576, 512Mi, 2Gi or 10G")
 ]
 """Size in whole bytes as a Kubernetes quantity; read it with ``parse_bytes``."""
 

@@ -8,6 +8,7 @@ from triptych_operator.api.scalars import (
     ImageReference,
     ModelSource,
     Network,
+    PositiveQuantity,
     Quantity,
     parse_bytes,
     parse_quantity,
@@ -33,6 +34,17 @@ def test_what_is_no_quantity_is_refused(text: str) -> None:
         parse_quantity(text)
     with pytest.raises(ValidationError, match="not a Kubernetes quantity"):
         TypeAdapter(Quantity).validate_python(text)
+
+
+@pytest.mark.parametrize("text", ["1", "10", "0.5", "500m", "20k", "0.0001", "100", "007"])
+def test_a_positive_quantity_is_above_nothing(text: str) -> None:
+    assert parse_quantity(TypeAdapter(PositiveQuantity).validate_python(text)) > 0
+
+
+@pytest.mark.parametrize("text", ["0", "0.0", "0m", "00", "-1", ""])
+def test_nothing_is_no_positive_quantity(text: str) -> None:
+    with pytest.raises(ValidationError, match="not a quantity above 0"):
+        TypeAdapter(PositiveQuantity).validate_python(text)
 
 
 @given(st.integers(0, 10**15), st.sampled_from(["", "k", "Ki", "M", "Mi", "G", "Gi"]))

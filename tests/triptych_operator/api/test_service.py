@@ -80,7 +80,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
                 "metrics": [{"signal": "QueueWait", "target": 0}],
             }
         },
-        "target must be above 0",
+        "metrics.0.target: not a quantity above 0",
     ),
     (
         "a signal that the tier does not measure",

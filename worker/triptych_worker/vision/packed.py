@@ -1,7 +1,7 @@
 """Float32 on a CPU: weights laid out once as oneDNN's kernels read them, activations fused.
 
-Measured on two AVX-512 cores with the sizes of a small vision part: 1.2 to 1.3 times as fast as the
-default product, to within float32 rounding.
+One product of 1024 x 512 by 512 x 1536 on one AVX-512 core: 1.2 to 1.3 times as fast as the default
+one, to within float32 rounding.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from typing import Any, Final
 import torch
 from torch import nn
 from torch.nn import functional
+from transformers.activations import SiLUActivation
 
+_SILU: Final = (nn.SiLU, SiLUActivation)
 # Rows that the layout is chosen for; any number works.
 _ROWS: Final = 1024
 
@@ -29,7 +31,7 @@ def pack(module: nn.Module) -> None:
             setattr(module, name, PackedLinear(child))
         elif hasattr(child, "variance_epsilon"):
             setattr(module, name, FusedRmsNorm(child))
-        elif hasattr(child, "gate_proj") and isinstance(child.act_fn, nn.SiLU):
+        elif hasattr(child, "gate_proj") and isinstance(child.act_fn, _SILU):
             setattr(module, name, PackedGatedMlp(child))
         else:
             pack(child)

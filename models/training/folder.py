@@ -146,7 +146,7 @@ def build_config(tokenizer: PreTrainedTokenizerFast) -> Qwen2_5_VLConfig:
             "eos_token_id": token["<|im_end|>"],
             "pad_token_id": token["<|endoftext|>"],
             # Slow rotations are what content is matched by across a whole conversation. With a
-            # theta of 200 questions about a colour or a shape were answered at chance.
+            # theta of 200 every rotation is fast, and nothing was found by colour or shape.
             "rope_parameters": {
                 "rope_type": "default",
                 "rope_theta": 100000.0,

@@ -3,7 +3,7 @@
 Through the language model alone the tower learns only once attention has found its tokens. Here
 each visual token is held against the embeddings of the words for its cell: colour, shape, row,
 column. That teaches the tower from the first step, and it lets a word find the tokens that it
-is about, because both now point the same way: without it "where is ..." stayed at chance.
+is about, because both now point the same way.
 """
 
 import torch

@@ -2,8 +2,8 @@
 
 Training, evaluation, tests and demonstrations all use this very code, so an answer that is checked
 against `questions()` is checked against what the model was taught. The picture is a board of four
-cells, each with its own pale tint: without the tint a patch of a small picture says nothing about
-where it lies, and learning "where is ..." took many times longer.
+cells, each with its own pale tint, so that every patch shows where it lies: the vision tower's
+rotary positions are relative, and "where is ..." is otherwise the slowest to learn.
 """
 
 import hashlib

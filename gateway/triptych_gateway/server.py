@@ -45,6 +45,7 @@ from triptych_gateway.tiers.pools import Pools
 
 _LOG: Final = logging.getLogger(__name__)
 _THREADS: Final = 2  # image processor and tokenizer; both release the GIL for most of their time
+_BACKLOG: Final = 1024
 _LAST_SECONDS: Final = 2  # for connections to close once nothing runs
 
 
@@ -180,6 +181,7 @@ async def _serve_until(
             timeout_graceful_shutdown=_LAST_SECONDS,
         )
     )
+    listening.listen(_BACKLOG)  # whoever reads the announcement may connect at once
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     announce(
         Addresses(

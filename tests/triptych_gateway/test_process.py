@@ -2,6 +2,7 @@ import asyncio
 import json
 import signal
 import sys
+from contextlib import asynccontextmanager
 
 import grpc
 import httpx2 as httpx
@@ -12,14 +13,33 @@ from triptych_contract.names import Tier, Topology
 from triptych_contract.v1.worker_pb2 import DropOthersRequest, HoldingsRequest
 from triptych_contract.v1.worker_pb2_grpc import CacheAdminStub
 
+PATH = "/v1/chat/completions"
+
 pytestmark = [pytest.mark.torch, pytest.mark.processes]
 
 
-async def started(path) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
+@asynccontextmanager
+async def started(path):
+    process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "triptych_gateway", "--config", str(path),
         stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+@asynccontextmanager
+async def scripted(identity):
+    worker = ScriptedWorker(Tier.FUSED, World(), identity)
+    await worker.start()
+    try:
+        yield worker
+    finally:
+        await worker.stop()
 
 
 async def until_ready(client: httpx.AsyncClient) -> None:
@@ -33,38 +53,39 @@ async def until_ready(client: httpx.AsyncClient) -> None:
 async def test_a_process_announces_itself_serves_and_drains(
     tmp_path, model, identity, picture, ask
 ):
-    worker = ScriptedWorker(Tier.FUSED, World(), identity)
-    await worker.start()
-    listen = Listen(host="127.0.0.1", http_port=0, grpc_port=0, metrics_port=0)
-    path = tmp_path / "gateway.json"
-    config = GatewayConfig(
-        model=model,
-        topology=Topology.FUSED,
-        fused=Endpoints(addresses=(worker.address,)),
-        listen=listen,
-    )
-    path.write_text(config.model_dump_json())
-    process = await started(path)
-    addresses = json.loads(await process.stdout.readline())
-    assert set(addresses) == {"http", "metrics", "grpc"}
-    async with httpx.AsyncClient(base_url=f"http://{addresses['http']}", timeout=60) as client:
-        await until_ready(client)
-        answer = await client.post("/v1/chat/completions", json=ask("?", picture()))
-        assert answer.json()["choices"][0]["message"]["content"] == "It is red."
-        await _check_admin(addresses["grpc"], worker.fingerprint)
-        metrics = await client.get(f"http://{addresses['metrics']}/metrics")
-        assert 'triptych_requests_total{outcome="ok"} 1.0' in metrics.text
+    async with scripted(identity) as worker:
+        path = tmp_path / "gateway.json"
+        config = GatewayConfig(
+            model=model,
+            topology=Topology.FUSED,
+            fused=Endpoints(addresses=(worker.address,)),
+            listen=Listen(host="127.0.0.1", http_port=0, grpc_port=0, metrics_port=0),
+        )
+        path.write_text(config.model_dump_json())
+        async with started(path) as process:
+            addresses = json.loads(await process.stdout.readline())
+            assert set(addresses) == {"http", "metrics", "grpc"}
+            url = f"http://{addresses['http']}"
+            async with httpx.AsyncClient(base_url=url, timeout=60) as client:
+                await until_ready(client)
+                answer = await client.post(PATH, json=ask("?", picture()))
+                assert answer.json()["choices"][0]["message"]["content"] == "It is red."
+                await _check_admin(addresses["grpc"], worker.fingerprint)
+                metrics = await client.get(f"http://{addresses['metrics']}/metrics")
+                assert 'triptych_requests_total{outcome="ok"} 1.0' in metrics.text
+                await _check_drain(process, client, worker, ask("slow"))
+            assert await process.wait() == 0
 
-        worker.token_seconds = 0.5
-        running = asyncio.create_task(client.post("/v1/chat/completions", json=ask("slow")))
-        while not worker.running:  # noqa: ASYNC110 - a scripted worker has no event for it
-            await asyncio.sleep(0.02)
-        process.send_signal(signal.SIGTERM)
-        while (await client.get("/readyz")).status_code == 200:  # noqa: ASYNC110 - another process
-            await asyncio.sleep(0.02)
-        assert (await running).json()["choices"][0]["message"]["content"] == "It is red."
-    assert await process.wait() == 0
-    await worker.stop()
+
+async def _check_drain(process, client, worker, body) -> None:
+    worker.token_seconds = 0.5
+    running = asyncio.create_task(client.post(PATH, json=body))
+    while not worker.running:  # noqa: ASYNC110 - a scripted worker has no event for it
+        await asyncio.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    while (await client.get("/readyz")).status_code == 200:  # noqa: ASYNC110 - another process
+        await asyncio.sleep(0.02)
+    assert (await running).json()["choices"][0]["message"]["content"] == "It is red."
 
 
 async def _check_admin(address: str, fingerprint: str) -> None:

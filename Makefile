@@ -33,6 +33,7 @@ test: verify lint ## everything that CI runs
 .PHONY: generate
 generate: ## protobuf stubs and CRDs from their sources
 	$(run) hack/generate-protobuf
+	$(run) hack/generate-crds
 
 .PHONY: verify
 verify: ## fail when a generated file differs from its source
@@ -55,6 +56,9 @@ shapes-eval: ## exact answers of builtin://shapes over 1,000 held-out scenes
 	cd models && $(run) python -m training.evaluate
 
 .PHONY: shapes-train
-shapes-train: ## train the shapes model again, then its second encoder (an hour on 2 cores)
+shapes-train: ## train the shapes model again (40 minutes on 2 cores)
 	cd models && $(run) python -m training.train
+
+.PHONY: shapes-train-encoder
+shapes-train-encoder: ## train its second encoder again, against the committed language model (8 minutes)
 	cd models && $(run) python -m training.train_encoder

@@ -146,6 +146,20 @@ async def test_an_answer_of_one_token_needs_no_keys_and_values(
     assert prefilled.first.times.counts[Count.OUTPUT_TOKENS] == 1
 
 
+async def test_an_answer_does_not_end_below_its_least_tokens(folder: Path) -> None:
+    async with language_stages(folder) as stages:
+        free = ids(await stages.generate(text(20, max_tokens=8, ignore_eos=True)))
+
+    def end_early(model: LanguageModel) -> None:
+        model.eos_ids = frozenset({free[0]})
+
+    async with language_stages(folder, change=end_early) as stages:
+        assert ids(await stages.generate(text(20, max_tokens=8))) == free[:1]
+        longer = ids(await stages.generate(text(20, max_tokens=8, min_tokens=4)))
+    assert len(longer) >= 4
+    assert free[0] not in longer[:4]
+
+
 async def test_the_context_ends_an_answer_by_length(folder: Path) -> None:
     def shorten(model: LanguageModel) -> None:
         model.context_tokens = 24
@@ -176,12 +190,15 @@ async def test_sequences_wait_for_memory_and_all_are_served(folder: Path) -> Non
 
 async def test_a_full_queue_is_overload_with_a_hint(folder: Path) -> None:
     async with language_stages(folder, queue_tokens=60, max_running=1) as stages:
-        requests = [text(30, max_tokens=20, ignore_eos=True) for _ in range(6)]
+        request = text(30, max_tokens=40, ignore_eos=True)
+        running = asyncio.create_task(stages.generate(request))
+        await until_running(stages)
         outcomes = await asyncio.gather(
-            *(stages.generate(request) for request in requests), return_exceptions=True
+            *(stages.generate(request) for _ in range(4)), return_exceptions=True
         )
+        assert len(await running) == 40
     refused = [outcome for outcome in outcomes if isinstance(outcome, Overloaded)]
-    assert len(refused) == 4
+    assert len(refused) == 2
     assert all(error.retry_after >= 0.5 for error in refused)
 
 
@@ -244,7 +261,7 @@ async def test_embeddings_that_do_not_fill_their_spans_are_refused(
     )
     async with language_stages(folder) as stages:
         request = replace(picture_case, pictures=pictures).request(stages.publish, Sampling())
-        with pytest.raises(InvalidRequest, match="does not fill 12 placeholder tokens of width 64"):
+        with pytest.raises(InvalidRequest, match="does not fill 10 placeholder tokens of width 64"):
             await stages.generate(request)
         assert not stages.tensors.held
 

@@ -11,8 +11,9 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Items
+from functools import partial
 from typing import Final
 
 from triptych_contract.errors import InternalError, NonFinite, TriptychError, Unavailable
@@ -106,8 +107,7 @@ class Engine:
             else:
                 self._remove(ticket.number)
             self._wake.notify()
-        if not self._tickets:
-            self._idle.set()
+        self._note_idle()
 
     def load(self) -> Load:
         """What there is to do."""
@@ -241,6 +241,7 @@ class Engine:
         self._scheduler.remove(number)
         if not self._sequences:
             self._scheduler.check_integrity()
+            self._call(self._note_idle)
 
     def _retry_after(self) -> float:
         least, most = _RETRY_SECONDS
@@ -249,8 +250,18 @@ class Engine:
         )
 
     def _post(self, messages: _Messages) -> None:
-        if messages and self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._deliver, messages)
+        if messages:
+            self._call(partial(self._deliver, messages))
+
+    def _call(self, function: Callable[[], None]) -> None:
+        """Calls on the event loop, from any thread."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(function)
+
+    def _note_idle(self) -> None:
+        """Idle is when nothing is open and the thread has let go of what was."""
+        if not self._tickets and not self._sequences:
+            self._idle.set()
 
     def _deliver(self, messages: Iterable[tuple[int, Message | TriptychError]]) -> None:
         for number, message in messages:

@@ -40,6 +40,7 @@ class Chosen:
     top: tuple[Scored, ...] = ()
 
 
+@torch.inference_mode()
 def choose(logits: torch.Tensor, draws: Sequence[Draw], eos_ids: Set[int]) -> list[Chosen | None]:
     """One token for each row of ``logits`` [n, vocabulary]; None where a row is not finite.
 

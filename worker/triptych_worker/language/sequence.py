@@ -51,13 +51,13 @@ class Sequence:
     started: float | None = field(default=None)  # when its first tokens went into a step
 
     def tokens(self, start: int, length: int) -> torch.Tensor:
-        """Token ids [length] from ``start`` on: of the prompt, then of the answer."""
+        """Token ids [length] from ``start`` on, all of the prompt or all of the answer."""
         task = self.task
         if start + length <= task.prompt_tokens:
             return task.token_ids[start : start + length]
         output = task.answer.token_ids
         first = start - task.prompt_tokens
-        return torch.tensor(output[max(first, 0) : first + length])
+        return torch.tensor(output[first : first + length])
 
     def positions(self, start: int, length: int) -> torch.Tensor:
         """Position ids [axes, length] of the same tokens."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from triptych_contract.errors import TriptychError
@@ -60,16 +59,13 @@ class Ticket:
         """
         return await self._reserved
 
-    async def outputs(self) -> AsyncIterator[Output]:
-        """Tokens, until the one with a finish reason.
+    async def next(self) -> Output:
+        """The next token; after one with a finish reason there is none.
 
         Raises:
             TriptychError: the sequence ended with an error.
         """
-        while True:
-            message = await self._outputs.get()
-            if isinstance(message, TriptychError):
-                raise message
-            yield message
-            if message.event.finish_reason is not None:
-                return
+        message = await self._outputs.get()
+        if isinstance(message, TriptychError):
+            raise message
+        return message

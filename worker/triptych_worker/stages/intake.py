@@ -33,7 +33,7 @@ class Run:
 
     async def first(self) -> Output:
         """The first token; the embeddings have been read by then."""
-        output = await anext(self.ticket.outputs())
+        output = await self.ticket.next()
         await self.embeddings.aclose()
         return output
 

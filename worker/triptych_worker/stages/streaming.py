@@ -29,15 +29,16 @@ async def stream(
         seconds: other durations that the last event carries.
     """
     previous = began
-    async for output in ticket.outputs():
+    while True:
+        output = await ticket.next()
         tokens += 1
         observer.time_per_output_token(output.at - previous)
         observer.add(Metric.OUTPUT_TOKENS)
         previous = output.at
-        if output.event.finish_reason is None:
-            yield output.event
-            continue
-        spent = {Stage.DECODE: output.at - began, **(seconds or {})}
-        for stage, value in spent.items():
-            observer.seconds(stage, value)
-        yield replace(output.event, times=StageTimes(spent, {Count.OUTPUT_TOKENS: tokens}))
+        if output.event.finish_reason is not None:
+            break
+        yield output.event
+    spent = {Stage.DECODE: output.at - began, **(seconds or {})}
+    for stage, value in spent.items():
+        observer.seconds(stage, value)
+    yield replace(output.event, times=StageTimes(spent, {Count.OUTPUT_TOKENS: tokens}))

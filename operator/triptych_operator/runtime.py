@@ -11,7 +11,7 @@ from typing import Final
 
 from triptych_contract import config
 from triptych_contract.errors import InvalidRequest
-from triptych_contract.names import Tier, Topology
+from triptych_contract.names import Tier
 
 from triptych_operator.api.model import EncoderModel, ModelSpec, ProcessorSpec
 from triptych_operator.api.scalars import parse_bytes, parse_seconds
@@ -154,11 +154,14 @@ def _language_limits(spec: ServiceSpec, tier: Tier) -> config.LanguageLimits:
 
 
 def _can_encode(spec: ServiceSpec, tier: Tier) -> bool:
-    """Whether a tier that runs language loads the vision part too."""
-    if tier is Tier.FUSED and spec.topology is Topology.FUSED:
-        return True
-    inline = spec.degraded.on_encoder_loss == "EncodeInline"
-    return inline and tier in (Tier.PREFILL, Tier.FUSED)
+    """Whether a tier that runs language loads the vision part too.
+
+    A fused tier always does: it has the same pods in both topologies that have one, so that moving
+    between them rolls none of them and loses no encoder.
+    """
+    if tier is Tier.PREFILL:
+        return spec.degraded.on_encoder_loss == "EncodeInline"
+    return tier is Tier.FUSED
 
 
 def _media(spec: ServiceSpec) -> config.MediaLimits:

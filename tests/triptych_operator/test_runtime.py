@@ -88,13 +88,13 @@ def test_model_encoder_and_processor_reach_every_process() -> None:
     [
         ("Fused", Tier.FUSED, "RejectMultimodal", True),
         ("EncodeSplit", Tier.FUSED, "EncodeInline", True),
-        ("EncodeSplit", Tier.FUSED, "RejectMultimodal", False),
+        ("EncodeSplit", Tier.FUSED, "RejectMultimodal", True),
         ("FullSplit", Tier.PREFILL, "EncodeInline", True),
         ("FullSplit", Tier.PREFILL, "Queue", False),
         ("FullSplit", Tier.DECODE, "EncodeInline", False),
     ],
 )
-def test_only_who_must_stand_in_for_encoders_loads_the_vision_part(
+def test_who_may_stand_in_for_encoders_loads_the_vision_part(
     topology: str, tier: Tier, on_loss: str, can_encode: bool
 ) -> None:
     given = service(topology=topology, degraded={"onEncoderLoss": on_loss})

@@ -78,8 +78,8 @@ class DegradedSpec(ApiModel):
     """What is still served when a part is lost."""
 
     on_encoder_loss: Literal["EncodeInline", "Queue", "RejectMultimodal"] = "RejectMultimodal"
-    """When no encoder is up: EncodeInline lets the prefill or fused tier encode (it then keeps the
-    encoder's weights in memory too), Queue makes requests with pictures wait for queueTimeout,
-    RejectMultimodal answers them with 503. Text goes on in each case."""
+    """When no encoder is up: EncodeInline lets the prefill or fused tier encode (prefill pods then
+    keep the encoder's weights in memory too), Queue makes requests with pictures wait for
+    queueTimeout, RejectMultimodal answers them with 503. Text goes on in each case."""
     queue_timeout: Duration = "30s"
     """How long Queue waits for an encoder to come back."""

@@ -41,12 +41,10 @@ def deployment(service: MultimodalService, tier: Tier, platform: Platform) -> Js
         },
         "template": pod_template(service, tier, platform),
     }
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": naming.metadata(service, naming.child(service, tier), tier),
-        "spec": made,
-    }
+    metadata = naming.metadata(service, naming.child(service, tier), tier)
+    if tier is Tier.GATEWAY:
+        metadata["annotations"] = {naming.TOPOLOGY: service.spec.topology.value}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": made}
 
 
 def pod_template(service: MultimodalService, tier: Tier, platform: Platform) -> JsonObject:

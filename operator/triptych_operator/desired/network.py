@@ -53,8 +53,8 @@ def _ingress(service: MultimodalService, tier: Tier) -> list[Json]:
     if tier is Tier.GATEWAY:
         return [{"ports": [_tcp(Port.HTTP)]}, *rules]
     rules.append({"ports": [_tcp(Port.GRPC)], "from": [_pods(service, Tier.GATEWAY)]})
-    present = service.spec.topology.tiers
-    fetching: list[Json] = [_pods(service, peer) for peer in TENSORS[tier] if peer in present]
+    # Also of tiers that this topology has not: while it changes, the old ones still serve.
+    fetching: list[Json] = [_pods(service, peer) for peer in TENSORS[tier]]
     if fetching:
         rules.append({**_tensor_ports(service), "from": fetching})
     return rules

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from triptych_contract.names import Tier
@@ -30,13 +30,18 @@ KINDS: Final = (
 )
 
 
-def desired_state(service: MultimodalService, platform: Platform) -> list[JsonObject]:
-    """What should exist for ``service``: in the order of ``KINDS``, then of the topology's tiers.
+def desired_state(
+    service: MultimodalService, platform: Platform, tiers: Sequence[Tier] | None = None
+) -> list[JsonObject]:
+    """What should exist for ``service``: in the order of ``KINDS``, then of ``tiers``.
 
-    Equal resources give equal lists, so a list that is applied twice changes nothing.
+    Equal arguments give equal lists, so a list that is applied twice changes nothing.
+
+    Args:
+        tiers: those to apply now (``rollout.step``), of the resource's topology; all if not given.
     """
     manifests = [service_account(service)]
-    for tier in service.spec.topology.tiers:
+    for tier in service.spec.topology.tiers if tiers is None else tiers:
         manifests.extend(_of_tier(service, tier, platform))
     return sorted(manifests, key=lambda manifest: KINDS.index(str(manifest["kind"])))
 

@@ -16,8 +16,9 @@ from triptych_contract.names import Tier
 from triptych_operator.api.service import MultimodalService
 from triptych_operator.api.status import Condition, ConditionType, ServiceStatus, TierStatus
 from triptych_operator.desired import naming
-from triptych_operator.status.snapshot import Snapshot, TierSnapshot
-from triptych_operator.status.troubles import Reason, Trouble
+from triptych_operator.observed.snapshot import Snapshot, TierSnapshot
+from triptych_operator.observed.troubles import Reason, Trouble
+from triptych_operator.rollout.step import is_complete
 
 _TIER_CONDITIONS: Final = {
     Tier.ENCODER: ConditionType.ENCODER_READY,
@@ -47,12 +48,7 @@ class _TierView:
     updated: int
     ready: int
     outdated: int
-
-    @property
-    def complete(self) -> bool:
-        """Every pod has the current revision and is ready."""
-        enough = self.updated == self.ready == self.snapshot.desired > 0
-        return self.current and enough and self.outdated == 0
+    complete: bool  # every pod has the current revision and is ready
 
     @property
     def trouble(self) -> Trouble | None:
@@ -96,6 +92,7 @@ def _view(snapshot: TierSnapshot, revision: str) -> _TierView:
         updated=len(updated),
         ready=sum(pod.ready for pod in updated),
         outdated=len(staying) - len(updated),
+        complete=is_complete(snapshot, revision),
     )
 
 

@@ -203,6 +203,7 @@ def test_only_the_edges_of_a_requests_path_are_open() -> None:
         *(("triptych-operator", tier, 50051) for tier in tiers),
         *(("gateway", tier, 50051) for tier in tiers[:3]),
         ("prefill", "encoder", 50051),
+        ("fused", "encoder", 50051),
         ("decode", "prefill", 50051),
     }
 
@@ -215,4 +216,24 @@ def test_fused_workers_fetch_from_encoders_and_from_each_other() -> None:
 
 def test_a_transport_that_chooses_its_ports_may_use_them_between_its_two_ends() -> None:
     every_port = {edge for edge in edges(service()) if edge[2] is None}
-    assert every_port == {("prefill", "encoder", None), ("decode", "prefill", None)}
+    assert every_port == {
+        ("prefill", "encoder", None),
+        ("fused", "encoder", None),
+        ("decode", "prefill", None),
+    }
+
+
+@pytest.mark.parametrize("tier", [Tier.ENCODER, Tier.FUSED])
+def test_a_tier_of_two_topologies_is_the_same_in_both(tier: Tier) -> None:
+    both = [topology for topology in Topology if tier in topology.tiers]
+    kinds = [kind for kind in KINDS if kind not in ("ServiceAccount", "HorizontalPodAutoscaler")]
+    first, second = (
+        [of(kind, tier, service(topology=topology.value)) for kind in kinds] for topology in both
+    )
+    assert first == second
+
+
+def test_only_the_tiers_of_a_step_are_built() -> None:
+    made = desired_state(service(), PLATFORM, (Tier.ENCODER,))
+    names = {str(it["metadata"]["name"]) for it in made}  # type: ignore[index,call-overload]
+    assert names == {"shapes", "shapes-encoder"}

@@ -7,9 +7,9 @@ from mms_builders import manifest, service
 from triptych_contract.names import Tier
 from triptych_operator.api.manifests import validate_service
 from triptych_operator.api.status import Condition, ConditionType, ServiceStatus
+from triptych_operator.observed.snapshot import Pod, Snapshot, TierSnapshot
+from triptych_operator.observed.troubles import Reason, Trouble
 from triptych_operator.status.conditions import status_of
-from triptych_operator.status.snapshot import Pod, Snapshot, TierSnapshot
-from triptych_operator.status.troubles import Reason, Trouble
 
 SERVICE = service(tiers__decode__replicas=2)
 REVISIONS = dict.fromkeys(Tier, "new")
@@ -20,7 +20,7 @@ NO_ROOM = Trouble(Reason.UNSCHEDULABLE, "no node has a GPU")
 
 def complete(tier: Tier, pods: int = 1) -> TierSnapshot:
     ready = tuple(Pod(f"{tier}-{index}", "new", ready=True) for index in range(pods))
-    return TierSnapshot(tier, desired=pods, revision="new", pods=ready)
+    return TierSnapshot(tier, present=True, desired=pods, revision="new", pods=ready)
 
 
 def snapshot(decode: TierSnapshot | None = None) -> Snapshot:
@@ -60,27 +60,23 @@ def test_it_is_ready_when_every_pod_of_every_tier_is() -> None:
 
 
 NEW, OLD = Pod("a", "new", ready=True), Pod("b", "old", ready=True)
+
+
+def decode_of(desired: int, revision: str, *pods: Pod) -> TierSnapshot:
+    return TierSnapshot(Tier.DECODE, True, desired, revision, pods=pods)
+
+
 INCOMPLETE = {
     "no deployment yet": TierSnapshot(Tier.DECODE),
-    "a pod is missing": TierSnapshot(Tier.DECODE, 2, "new", (NEW,)),
-    "a pod is not ready": TierSnapshot(Tier.DECODE, 2, "new", (NEW, Pod("b", "new"))),
-    "an old pod makes up the number": TierSnapshot(Tier.DECODE, 2, "new", (NEW, OLD)),
-    "an old pod is left beside enough new ones": TierSnapshot(
-        Tier.DECODE, 2, "new", (NEW, replace(NEW, name="c"), OLD)
-    ),
-    "one pod too many": TierSnapshot(
-        Tier.DECODE, 1, "new", (NEW, replace(NEW, name="c"))
-    ),
-    "the change is not applied yet": TierSnapshot(
-        Tier.DECODE, 1, "old", (OLD,)
-    ),
-    "pods are new but the deployment was changed by hand": TierSnapshot(
-        Tier.DECODE, 1, "hand", (NEW,)
-    ),
-    "the one ready pod is going": TierSnapshot(
-        Tier.DECODE, 1, "new", (replace(NEW, terminating=True),)
-    ),
-}  # fmt: skip
+    "a pod is missing": decode_of(2, "new", NEW),
+    "a pod is not ready": decode_of(2, "new", NEW, Pod("b", "new")),
+    "an old pod makes up the number": decode_of(2, "new", NEW, OLD),
+    "an old pod is left over": decode_of(2, "new", NEW, replace(NEW, name="c"), OLD),
+    "one pod is too many": decode_of(1, "new", NEW, replace(NEW, name="c")),
+    "the change is not applied yet": decode_of(1, "old", OLD),
+    "the deployment was changed by hand": decode_of(1, "hand", NEW),
+    "the one ready pod is going": decode_of(1, "new", replace(NEW, terminating=True)),
+}
 
 
 @pytest.mark.parametrize("decode", INCOMPLETE.values(), ids=INCOMPLETE.keys())
@@ -95,12 +91,12 @@ def test_it_is_not_ready_while(decode: TierSnapshot) -> None:
 
 def test_an_old_pod_that_drains_does_not_hold_up_readiness() -> None:
     going = replace(OLD, terminating=True)
-    made = status(snapshot(TierSnapshot(Tier.DECODE, 1, "new", (NEW, going))))
+    made = status(snapshot(decode_of(1, "new", NEW, going)))
     assert said(made, ConditionType.READY) == ("True", "AllTiersReady")
 
 
 def test_the_message_says_which_tier_lacks_what() -> None:
-    made = status(snapshot(TierSnapshot(Tier.DECODE, 2, "new", (NEW, OLD))))
+    made = status(snapshot(decode_of(2, "new", NEW, OLD)))
     found = condition(made, ConditionType.READY)
     assert found is not None
     assert found.message == "decode: 1 of 2 pods ready, 1 of an older revision"
@@ -108,7 +104,7 @@ def test_the_message_says_which_tier_lacks_what() -> None:
 
 def test_a_cause_that_stays_stalls_it_with_its_message() -> None:
     pods = (Pod("a", "new", trouble=NO_ROOM), Pod("b", "new", trouble=CRASH))
-    made = status(snapshot(TierSnapshot(Tier.DECODE, 2, "new", pods)))
+    made = status(snapshot(decode_of(2, "new", *pods)))
     for type_ in (ConditionType.READY, ConditionType.STALLED, ConditionType.DECODE_READY):
         found = condition(made, type_)
         assert found is not None
@@ -117,9 +113,7 @@ def test_a_cause_that_stays_stalls_it_with_its_message() -> None:
 
 
 def test_a_cause_that_may_pass_is_told_but_does_not_stall() -> None:
-    made = status(
-        snapshot(TierSnapshot(Tier.DECODE, 1, "new", (Pod("a", "new", trouble=NO_ROOM),)))
-    )
+    made = status(snapshot(decode_of(1, "new", Pod("a", "new", trouble=NO_ROOM))))
     assert said(made, ConditionType.DECODE_READY) == ("False", "Unschedulable")
     assert said(made, ConditionType.RECONCILING) == ("True", "RollingOut")
 
@@ -142,16 +136,16 @@ def test_times_move_only_when_a_condition_flips() -> None:
     first = status(snapshot())
     same = status(snapshot(), first, LATER)
     assert same == first
-    broken = status(snapshot(TierSnapshot(Tier.DECODE, 2, "new", (NEW,))), first, LATER)
+    broken = status(snapshot(decode_of(2, "new", NEW)), first, LATER)
     times = {one.type: one.last_transition_time for one in broken.conditions}
     assert times[ConditionType.READY] == times[ConditionType.DECODE_READY] == LATER
     assert times[ConditionType.ENCODER_READY] == NOW
 
 
 def test_a_new_reason_alone_moves_no_time() -> None:
-    first = status(snapshot(TierSnapshot(Tier.DECODE, 2, "new", (NEW,))))
+    first = status(snapshot(decode_of(2, "new", NEW)))
     second = status(
-        snapshot(TierSnapshot(Tier.DECODE, 2, "new", (NEW, Pod("b", "new", trouble=CRASH)))),
+        snapshot(decode_of(2, "new", NEW, Pod("b", "new", trouble=CRASH))),
         first,
         LATER,
     )
@@ -179,6 +173,7 @@ PODS = st.builds(
 TIERS = st.builds(
     TierSnapshot,
     tier=st.just(Tier.DECODE),
+    present=st.just(True),
     desired=st.integers(0, 3),
     revision=st.sampled_from(["new", "old", ""]),
     pods=st.lists(PODS, max_size=4).map(tuple),
@@ -201,7 +196,7 @@ def test_ready_reconciling_and_stalled_never_contradict_each_other(decode: TierS
 
 
 def test_a_status_reads_back_as_it_was_written() -> None:
-    made = status(snapshot(TierSnapshot(Tier.DECODE, 2, "new", (NEW, OLD))))
+    made = status(snapshot(decode_of(2, "new", NEW, OLD)))
     text = made.model_dump_json(by_alias=True, exclude_defaults=True)
     assert "lastTransitionTime" in text
     assert ServiceStatus.model_validate_json(text) == made

@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from triptych_operator.status.troubles import (
+from triptych_operator.observed.troubles import (
     MESSAGE_LIMIT,
     Reason,
     Trouble,

@@ -13,7 +13,7 @@ from typing import Any
 from triptych_contract.names import Tier
 
 from triptych_operator.desired import naming
-from triptych_operator.status.troubles import Trouble, trouble_of_autoscaler, trouble_of_pod
+from triptych_operator.observed.troubles import Trouble, trouble_of_autoscaler, trouble_of_pod
 
 Object = Mapping[str, Any]  # as the API server hands it out
 
@@ -33,13 +33,16 @@ class Pod:
 class TierSnapshot:
     """One tier: ``desired`` pods of ``revision``, and those that there are.
 
-    ``revision`` is that of the Deployment as it stands in the cluster; while the Deployment is not
-    there it is empty. ``scaling`` is what keeps the autoscaler from its work.
+    ``present``, ``desired``, ``revision`` and ``topology`` (of a gateway: which one it routes for)
+    are those of the Deployment as it stands in the cluster. ``scaling`` is what keeps the
+    autoscaler from its work.
     """
 
     tier: Tier
+    present: bool = False
     desired: int = 0
     revision: str = ""
+    topology: str = ""
     pods: tuple[Pod, ...] = ()
     scaling: Trouble | None = None
 
@@ -73,10 +76,13 @@ def tier_of(
     tier: Tier, deployment: Object | None, pods: Sequence[Object], autoscaler: Object | None
 ) -> TierSnapshot:
     """A tier from its Deployment, its pods in any order and its autoscaler, if it has one."""
-    spec = deployment.get("spec", {}) if deployment is not None else {}
+    body = deployment or {}
+    spec = body.get("spec", {})
     template = spec.get("template", {}).get("metadata", {})
     return TierSnapshot(
         tier=tier,
+        present=deployment is not None,
+        topology=body.get("metadata", {}).get("annotations", {}).get(naming.TOPOLOGY, ""),
         desired=int(spec.get("replicas", 0)),
         revision=template.get("labels", {}).get(naming.REVISION, ""),
         pods=tuple(sorted((pod_of(body) for body in pods), key=lambda pod: pod.name)),

@@ -4,8 +4,8 @@ from mms_builders import service
 from triptych_contract.names import Tier
 from triptych_operator.desired.deployments import deployment, revision
 from triptych_operator.desired.platform import Platform
-from triptych_operator.status.snapshot import Pod, Snapshot, TierSnapshot, pod_of, tier_of
-from triptych_operator.status.troubles import Reason
+from triptych_operator.observed.snapshot import Pod, Snapshot, TierSnapshot, pod_of, tier_of
+from triptych_operator.observed.troubles import Reason
 
 PLATFORM = Platform(image="worker:1")
 
@@ -32,7 +32,13 @@ def test_a_tier_has_the_revision_of_the_deployment_that_was_built_for_it() -> No
     built: Any = deployment(resource, Tier.DECODE, PLATFORM)
     made = tier_of(Tier.DECODE, built, [pod("b", "x"), pod("a", "x")], None)
     assert made.revision == revision(resource, Tier.DECODE, PLATFORM)
+    assert (made.present, made.topology) == (True, "")
     assert (made.desired, [one.name for one in made.pods]) == (2, ["a", "b"])
+
+
+def test_a_gateway_tells_which_topology_it_routes_for() -> None:
+    built: Any = deployment(service(topology="Fused"), Tier.GATEWAY, PLATFORM)
+    assert tier_of(Tier.GATEWAY, built, [], None).topology == "Fused"
 
 
 def test_another_template_is_another_revision() -> None:

@@ -41,7 +41,7 @@ def stage_of(folder: Path) -> tuple[PictureEncoder, TensorStore]:
     model = load_vision(folder, None, torch.float32, CPU)
     store = TensorStore(Arena(1 << 20), Origin("127.0.0.1:1", "i", ("grpc",)), lease_seconds=30.0)
     limits = EncodeLimits(cache_bytes=1 << 20)
-    return PictureEncoder(model, store, FINGERPRINT, limits, Metrics(("grpc",))), store
+    return PictureEncoder(model, store, FINGERPRINT, limits, Metrics()), store
 
 
 async def test_pictures_of_many_sizes_come_out_as_the_model_makes_them(folder: Path) -> None:

@@ -207,6 +207,7 @@ async def triptych(
         [
             sys.executable, "-m", "triptych_operator", "up", "-f", str(manifest),
             "--port", str(port), "--threads", str(tuning.threads), "--logs", str(folder),
+            "--start-timeout", str(START_SECONDS),
         ],
         {**OFFLINE, **tuning.environment},
         logs / f"{topology}.log",

@@ -170,14 +170,12 @@ def _refuse_taken_port(host: str, port: int) -> None:
 
 
 def _port(text: str) -> int:
-    port = int(text)
-    if not 0 <= port <= 65535:
-        raise ValueError(text)
-    return port
+    if not (text.isascii() and text.isdigit() and int(text) <= 65535):
+        raise argparse.ArgumentTypeError(f"a port is a number from 0 to 65535, not {text!r}")
+    return int(text)
 
 
 def _threads(text: str) -> int:
-    threads = int(text)
-    if threads < 1:
-        raise ValueError(text)
-    return threads
+    if not (text.isascii() and text.isdigit() and int(text) >= 1):
+        raise argparse.ArgumentTypeError(f"threads are a number from 1 on, not {text!r}")
+    return int(text)

@@ -42,6 +42,14 @@ def test_wrong_usage_is_told_with_status_2(
     assert "usage: triptych" in capsys.readouterr().err
 
 
+def test_a_wrong_number_is_told_with_what_would_be_right(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["up", "-f", "x", "--port", "70000"])
+    assert "a port is a number from 0 to 65535, not '70000'" in capsys.readouterr().err
+
+
 def test_up_refuses_a_wrong_manifest_before_it_starts_anything(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -49,6 +49,8 @@ from triptych_worker.domain import (
     StageTimes,
     TokenEvent,
 )
+from triptych_worker.serving import checks
+from triptych_worker.serving.admission import Admission
 from triptych_worker.serving.boundary import Boundary
 from triptych_worker.serving.health import Health
 from triptych_worker.serving.listener import Listener
@@ -56,6 +58,8 @@ from triptych_worker.serving.metrics import Metrics
 from triptych_worker.serving.registrations import registrations
 from triptych_worker.serving.tier import LoadedTier, Stages
 from triptych_worker.serving.worker import Worker
+from triptych_worker.transfer.layout import CHECKSUM_BYTES, DTYPES
+from triptych_worker.transfer.service import TransferService
 
 pytestmark = pytest.mark.torch
 
@@ -156,13 +160,21 @@ async def serving(
         model=Model(source="test"),
         listen=Listen(host="127.0.0.1", grpc_port=0),
         encode=EncodeLimits(inflight_bytes=INFLIGHT),
-        transfer=Transfer(timeout_seconds=peer_seconds),
+        transfer=Transfer(transport="grpc", timeout_seconds=peer_seconds),
     )
-    worker = Worker(Tier.FUSED, "instance-1", ("grpc",))
+    admission, metrics = Admission(), Metrics()
+    listener = Listener(config.listen, Boundary(admission, metrics, peer_seconds))
+    transfer = TransferService(
+        config.transfer,
+        metrics,
+        instance="instance-1",
+        source=listener.address,
+        holding_bytes=1024,
+        landing_bytes=1024,
+    )
+    worker = Worker(Tier.FUSED, "instance-1", admission, transfer.transports)
     cache = OneFingerprintCache()
-    boundary = Boundary(worker.admission, Metrics(("grpc",)), peer_seconds)
-    listener = Listener(config.listen, boundary)
-    health = await listener.start(registrations(Tier.FUSED, config, worker))
+    health = await listener.start(registrations(config, worker, transfer))
     if loaded:
         stages = Stages(encode=encode, fused=fused)
         worker.serve(
@@ -181,6 +193,7 @@ async def serving(
             yield Served(worker, health, channel, cache)
     finally:
         await listener.stop(0)
+        await transfer.stop()
 
 
 def header(**changes: object) -> stages_pb2.EncodeChunk:
@@ -224,6 +237,11 @@ async def error_of(call: Callable[[], object]) -> TriptychError:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call()  # type: ignore[misc]
     return error_from_rpc(caught.value)
+
+
+def test_sizes_that_are_known_without_torch_are_those_of_torch() -> None:
+    assert {name: dtype.itemsize for name, dtype in DTYPES.items()} == checks.ELEMENT_BYTES
+    assert checks.CHECKSUM_BYTES == CHECKSUM_BYTES
 
 
 @pytest.mark.parametrize("cuts", [[], [1], [47, 48, 49], list(range(1, 51))])
@@ -453,5 +471,6 @@ async def test_reflection_lists_what_the_tier_serves() -> None:
         "triptych.v1.CacheAdmin",
         "triptych.v1.Encoder",
         "triptych.v1.Fused",
+        "triptych.v1.Transfer",
         "triptych.v1.Worker",
     }

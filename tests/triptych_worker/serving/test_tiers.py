@@ -1,4 +1,4 @@
-"""Encoder, prefill and decode as three real processes."""
+"""Real processes: encoder, prefill and decode together, and fused by itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from triptych_contract.errors import Reason
 from triptych_contract.names import Metric
 from triptych_contract.rpc import error_from_rpc
-from triptych_contract.v1 import common_pb2, stages_pb2, stages_pb2_grpc, worker_pb2
+from triptych_contract.v1 import (
+    common_pb2,
+    stages_pb2,
+    stages_pb2_grpc,
+    worker_pb2,
+    worker_pb2_grpc,
+)
 from worker_process import (
     CALL_SECONDS,
     Processed,
@@ -32,7 +38,7 @@ from worker_process import (
 
 pytestmark = [pytest.mark.torch, pytest.mark.processes, pytest.mark.timeout(900)]
 
-TIERS = ("encoder", "prefill", "decode")
+TIERS = ("encoder", "prefill", "decode", "fused")
 COMMON = {
     "grpc.health.v1.Health",
     "grpc.reflection.v1alpha.ServerReflection",
@@ -105,12 +111,29 @@ async def test_a_picture_goes_through_three_processes_and_comes_back_as_from_gen
         await until_idle(worker)
 
 
+@pytest.mark.parametrize("encoder", ["fused", "encoder"])
+async def test_a_fused_worker_answers_from_its_own_and_from_another_s_embedding(
+    workers: Workers, folder: Path, picture: Processed, encoder: str
+) -> None:
+    described = await describe(workers["fused"])
+    assert described.fingerprint == picture.fingerprint
+    handle = (await encoded(workers[encoder], picture.chunks())).handle
+    request = question(picture.prompt(handle), described, picture.fingerprint)
+    async with workers["fused"].channel() as channel:
+        call = stages_pb2_grpc.FusedStub(channel).Generate(request, timeout=CALL_SECONDS)
+        tokens = [event.token_id async for event in call]
+    assert tokens == picture.generated(folder, 12)
+    await until_idle(workers["fused"])
+    await until_idle(workers["encoder"])
+
+
 @pytest.mark.parametrize(
     ("tier", "services"),
     [
         ("encoder", {"triptych.v1.Encoder"}),
         ("prefill", {"triptych.v1.Prefill"}),
         ("decode", {"triptych.v1.Decode"}),
+        ("fused", {"triptych.v1.Encoder", "triptych.v1.Fused"}),
     ],
 )
 async def test_a_tier_describes_itself_and_lists_exactly_its_services(
@@ -119,9 +142,9 @@ async def test_a_tier_describes_itself_and_lists_exactly_its_services(
     described = await describe(workers[tier])
     assert described.tier == common_pb2.Tier.Value(f"TIER_{tier.upper()}")
     assert described.state == common_pb2.STATE_SERVING
-    assert bool(described.fingerprint) == (tier == "encoder")
+    assert bool(described.fingerprint) == (tier in {"encoder", "fused"})
     assert bool(described.model_digest) == (tier != "encoder")
-    assert described.can_encode == (tier == "encoder")
+    assert described.can_encode == (tier in {"encoder", "fused"})
     async with workers[tier].channel() as channel:
         health = health_pb2_grpc.HealthStub(channel)
         for name in ("", *services, "triptych.v1.Transfer"):
@@ -133,6 +156,22 @@ async def test_a_tier_describes_itself_and_lists_exactly_its_services(
         ask = reflection_pb2.ServerReflectionRequest(list_services="")
         answer = await anext(aiter(stub.ServerReflectionInfo(iter([ask]))))
     assert {one.name for one in answer.list_services_response.service} == COMMON | services
+
+
+async def test_caches_are_told_and_flushed_over_the_wire(
+    workers: Workers, picture: Processed
+) -> None:
+    answer = await encoded(workers["encoder"], picture.chunks())
+    async with workers["encoder"].channel() as channel:
+        stub = worker_pb2_grpc.CacheAdminStub(channel)
+        keep = worker_pb2.DropOthersRequest(keep=picture.fingerprint)
+        kept = await stub.DropOthers(keep, timeout=CALL_SECONDS)
+    assert kept.entries_dropped == 0
+    [held] = kept.remaining.holdings
+    assert (held.cache, held.fingerprint) == ("encoder", picture.fingerprint)
+    assert held.leased_bytes == answer.handle.size_bytes
+    assert held.bytes >= held.leased_bytes
+    await released(workers["encoder"], answer.handle)
 
 
 async def test_prefill_and_decode_agree_on_the_model(workers: Workers) -> None:

@@ -77,7 +77,7 @@ def load_models(tier: Tier, config: WorkerConfig) -> Models:
         InvalidRequest: the configured device is not here, or is too small.
         Unavailable: the files must be downloaded and cannot be now.
     """
-    device = _device(config.model.device)
+    device = device_of(config.model.device)
     with _memory(config.model.device):
         return Models(
             vision=_vision(config.model, device) if encodes(tier, config) else None,
@@ -101,7 +101,12 @@ def _language(config: WorkerConfig, device: torch.device) -> Language:
     return Language(model, vocabulary, pool, language_digest(identity))
 
 
-def _device(name: str) -> torch.device:
+def device_of(name: str) -> torch.device:
+    """The configured device.
+
+    Raises:
+        InvalidRequest: it is not here.
+    """
     try:
         device = torch.device(name)
     except RuntimeError as error:

@@ -27,7 +27,7 @@ from triptych_worker.serving.composition import (
     landing_bytes,
 )
 from triptych_worker.serving.listener import Listener, join
-from triptych_worker.serving.loading import Models, load_models
+from triptych_worker.serving.loading import Models, device_of, load_models
 from triptych_worker.serving.metrics import Metrics, MetricsServer
 from triptych_worker.serving.registrations import registrations
 from triptych_worker.serving.signals import StopSignal
@@ -82,7 +82,7 @@ class Process:
         """Binds the ports.
 
         Raises:
-            InvalidRequest: a port is taken, or the transport cannot be had.
+            InvalidRequest: a port is taken, or the device or the transport cannot be had.
         """
         self._config = config
         self._instance = secrets.token_hex(8)
@@ -98,7 +98,7 @@ class Process:
             source=self._listener.address,
             holding_bytes=holding_bytes(tier, config),
             landing_bytes=landing_bytes(tier, config),
-            pinned=config.model.device.startswith("cuda"),
+            pinned=device_of(config.model.device).type == "cuda",
         )
         self._worker = Worker(tier, self._instance, admission, self._transfer.transports)
         self._metrics.watch(

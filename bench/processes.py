@@ -53,8 +53,17 @@ class Child:
         """Notes every descendant, so that none is left behind when a parent of it has gone."""
         self._alive()
 
+    def pause(self) -> None:
+        """Stops it and its descendants where they are."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Lets them go on."""
+        self._signal(signal.SIGCONT)
+
     async def end(self) -> None:
         """SIGTERM, then SIGKILL for whatever is left."""
+        self.resume()
         family = self._alive()
         with contextlib.suppress(ProcessLookupError):
             self.process.terminate()
@@ -69,6 +78,11 @@ class Child:
         """The last lines of the log."""
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
         return "\n".join(f"  | {line}" for line in text.splitlines()[-lines:])
+
+    def _signal(self, number: signal.Signals) -> None:
+        for member in self._alive():
+            with contextlib.suppress(psutil.Error):
+                member.send_signal(number)
 
     def _alive(self) -> list[psutil.Process]:
         with contextlib.suppress(psutil.Error):

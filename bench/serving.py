@@ -34,6 +34,7 @@ FUSED: Final = "Triptych Fused"
 FULL_SPLIT: Final = "Triptych FullSplit"
 WARM_SEEDS: Final = 1_000_000  # pictures that no cell asks about
 IDLE_SECONDS: Final = 3.0
+IDLE_SHARE: Final = 0.02  # of a core
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ async def compare(plan: Plan, say: Callable[[str], None]) -> Results:
     async with contextlib.AsyncExitStack() as stack:
         systems = await start(plan, stack, say)
         await _warm(systems, plan, say)
-        await _tell_idle(systems, say)
+        restless = await _restless(systems, say)
         for number in range(plan.rounds):
             order = systems if number % 2 == 0 else systems[::-1]
             for cell in plan.cells:
@@ -83,7 +84,7 @@ async def compare(plan: Plan, say: Callable[[str], None]) -> Results:
                     if number > 0 and cell.concurrency > 1 and not system.batches:
                         continue  # its requests only queue; once is enough
                     seeds = _seeds(plan, cell, number)
-                    load = await _measured(system, seeds, cell)
+                    load = await _measured(system, seeds, cell, paused=system in restless)
                     if load is not None:
                         results[cell][system.name].append(load)
                         say(_line(number, cell, system.name, load))
@@ -122,13 +123,18 @@ async def _warm(systems: Sequence[System], plan: Plan, say: Callable[[str], None
                 await system.load(range(first, first + concurrency), concurrency, 8)
 
 
-async def _tell_idle(systems: Sequence[System], say: Callable[[str], None]) -> None:
-    """Says what the idle systems take from the one that is asked."""
+async def _restless(systems: Sequence[System], say: Callable[[str], None]) -> list[System]:
+    """Systems that take from the one that is asked while they idle: they are paused meanwhile."""
     before = [system.child.cpu_seconds() for system in systems]
     await asyncio.sleep(IDLE_SECONDS)
+    restless = []
     for system, cpu in zip(systems, before, strict=True):
         share = (system.child.cpu_seconds() - cpu) / IDLE_SECONDS
         say(f"{system.name}: {100 * share:.1f} % of a core while idle")
+        if share > IDLE_SHARE:
+            restless.append(system)
+            system.child.pause()
+    return restless
 
 
 def _seeds(plan: Plan, cell: Cell, number: int) -> range:
@@ -137,11 +143,19 @@ def _seeds(plan: Plan, cell: Cell, number: int) -> range:
     return range(first, first + requests_of(cell))
 
 
-async def _measured(system: System, seeds: Sequence[int], cell: Cell) -> Load | None:
+async def _measured(
+    system: System, seeds: Sequence[int], cell: Cell, *, paused: bool
+) -> Load | None:
     """The load; None for a loop at a concurrency that it cannot have."""
     if system.name == GENERATE and cell.concurrency > 1:
         return None
-    return await system.load(seeds, cell.concurrency, cell.tokens)
+    if not paused:
+        return await system.load(seeds, cell.concurrency, cell.tokens)
+    system.child.resume()
+    try:
+        return await system.load(seeds, cell.concurrency, cell.tokens)
+    finally:
+        system.child.pause()
 
 
 def _line(number: int, cell: Cell, name: str, load: Load) -> str:

@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -27,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     try:
         config = configured(options, os.environ)
-        return _serve(Tier(options.tier), config)
+        _serve(Tier(options.tier), config)
     except TriptychError as error:
         sys.stderr.write(f"triptych-worker: {error.message}\n")
         return _MISCONFIGURED if isinstance(error, InvalidModel | InvalidRequest) else _FAILED
@@ -53,7 +54,7 @@ def configured(options: argparse.Namespace, environment: Mapping[str, str]) -> W
     return config.model_copy(update={"listen": config.listen.model_copy(update=given)})
 
 
-def _serve(tier: Tier, config: WorkerConfig) -> int:
+def _serve(tier: Tier, config: WorkerConfig) -> NoReturn:
     # torch takes seconds to load: not for --help or a wrong configuration
     from triptych_worker.serving.crashes import end_with_any_thread  # noqa: PLC0415
     from triptych_worker.serving.logs import log_to_stderr  # noqa: PLC0415
@@ -66,11 +67,9 @@ def _serve(tier: Tier, config: WorkerConfig) -> int:
     log_to_stderr()
     end_with_any_thread()
     set_threads(config.threads)
-    try:
+    with suppress(StoppedWhileLoadingError):
         asyncio.run(run(tier, config, _announce))
-    except StoppedWhileLoadingError:
-        _leave(0)
-    return 0
+    _leave()
 
 
 def _announce(addresses: Mapping[str, str]) -> None:
@@ -78,10 +77,11 @@ def _announce(addresses: Mapping[str, str]) -> None:
     sys.stdout.flush()
 
 
-def _leave(status: int) -> NoReturn:
-    """Ends the process although a thread still loads a model, which nothing can interrupt."""
+def _leave() -> NoReturn:
+    """Ends the process now that all is given back: the interpreter would take seconds to dismantle
+    torch, and a thread that still loads a model cannot be interrupted."""
     sys.stderr.flush()
-    os._exit(status)
+    os._exit(0)
 
 
 def parser() -> argparse.ArgumentParser:

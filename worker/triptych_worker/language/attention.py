@@ -44,12 +44,17 @@ class AttentionPlan:
         device = pool.tensor.device
         self._layers = pool.tensor
         self._slots = torch.tensor(list(_slots(segments)), device=device)
+        self._length = len(self._slots)
         self._attended = tuple(_attended(segment, pool) for segment in segments)
 
     def write(self, layer: int, key: torch.Tensor, value: torch.Tensor) -> None:
-        """Puts keys and values [1, kv_heads, T, D] of ``layer`` into the pool."""
-        self._layers[layer, 0].index_copy_(0, self._slots, key[0].transpose(0, 1))
-        self._layers[layer, 1].index_copy_(0, self._slots, value[0].transpose(0, 1))
+        """Puts keys and values [1, kv_heads, T, D] of ``layer`` into the pool.
+
+        Tokens beyond those of the segments are filling, which nobody sees.
+        """
+        for kind, new in enumerate((key, value)):
+            rows = new[0, :, : self._length].transpose(0, 1)
+            self._layers[layer, kind].index_copy_(0, self._slots, rows)
 
     def attend(self, layer: int, query: torch.Tensor, scaling: float) -> torch.Tensor:
         """Attention output [1, T, heads * D] for ``query`` [1, heads, T, D]."""
@@ -62,6 +67,9 @@ class AttentionPlan:
             attend = _one_token if segment.length == 1 else _many_tokens
             outputs.append(attend(taken, keys, values, segment.mask, scaling))
             row += segment.length
+        filling = query.shape[2] - self._length
+        if filling:
+            outputs.append(query.new_zeros(filling, query.shape[1] * query.shape[3]))
         return (outputs[0] if len(outputs) == 1 else torch.cat(outputs)).unsqueeze(0)
 
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
-from torch.nn.functional import embedding, linear
+from torch.nn.functional import embedding, pad
 from transformers import AutoConfig, AutoModel
 from triptych_contract.errors import InvalidModel
 
 from triptych_worker.language.attention import IMPLEMENTATION, AttentionPlan, Segment
 from triptych_worker.language.families import TextAdapter, Visual, adapter_of
 from triptych_worker.language.layout import KvLayout
+from triptych_worker.language.linear import missing_rows, pack_linears, product
 from triptych_worker.language.pool import KvPool
 from triptych_worker.weights import ModelFolder, load_part, read_json
 
@@ -48,13 +49,15 @@ class LanguageModel:
         weights = load_part(folder, dtype)
         tensors = {name: tensor.to(device) for name, tensor in weights.tensors.items()}
         self._embedding = _tensor(tensors, _EMBEDDING, folder)
-        self._head = _head(tensors, config, folder)
+        head = _head(tensors, config, folder)
         self._text = _text_model(text, tensors, folder, device)
+        pack_linears(self._text)
+        self._head = product(head)
         self.adapter: TextAdapter = adapter_of(folder.family, config)
         self.device = device
         self.dtype = dtype
         self.weights_digest = weights.digest
-        self.vocab_size = int(self._head.shape[0])
+        self.vocab_size = int(head.shape[0])
         self.context_tokens = int(text.max_position_embeddings)
         self.eos_ids = _eos_ids(folder, config, text)
         self.layout = _layout(text, dtype)
@@ -70,13 +73,15 @@ class LanguageModel:
         if batch.visual is not None:
             rows = batch.visual.rows[:, : inputs.shape[1]]
             inputs[batch.visual.index] = rows.to(inputs.dtype)
+        missing = missing_rows(self._embedding, len(inputs))
         output = self._text(
-            inputs_embeds=inputs.unsqueeze(0),
+            inputs_embeds=pad(inputs, (0, 0, 0, missing)).unsqueeze(0),
             use_cache=False,
             plan=AttentionPlan(batch.segments, pool),
-            **self.adapter.arguments(batch.positions, batch.visual),
+            **self.adapter.arguments(pad(batch.positions, (0, missing)), batch.visual),
         )
-        return linear(output.last_hidden_state[0, batch.logit_rows], self._head)
+        rows = output.last_hidden_state[0, batch.logit_rows]
+        return self._head(rows) if len(rows) else rows.new_empty(0, self.vocab_size)
 
 
 def _config(folder: ModelFolder) -> Any:

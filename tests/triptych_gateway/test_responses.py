@@ -36,6 +36,6 @@ def test_token_ids_are_told_when_asked_for() -> None:
     assert [chunk_of(line)["token_ids"] for line in lines if line] == [[7], [9], [8]]
 
 
-@pytest.mark.parametrize(("event", "sent"), zip(EVENTS, (True, False, True), strict=True))
+@pytest.mark.parametrize(("event", "sent"), list(zip(EVENTS, (True, False, True), strict=True)))
 def test_a_token_without_text_sends_no_chunk(event: TokenEvent, *, sent: bool) -> None:
     assert (Envelope("r1", "shapes").chunk(event) is not None) is sent

@@ -76,7 +76,9 @@ def _plan(part: str, options: argparse.Namespace) -> Plan:
         "overhead": OURS,
         "crosscheck": ("split",),
     }[part]
-    tuning = Tuning(options.threads, dict(pair.split("=", 1) for pair in options.env))
+    tuning = Tuning(
+        options.threads, options.transport, dict(pair.split("=", 1) for pair in options.env)
+    )
     return Plan(
         systems=tuple(name for name in everything if name in options.systems),
         concurrency=tuple(options.concurrency),
@@ -116,6 +118,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--threads", type=int, default=CORES, help="of each of our workers (default: the cores)"
     )
+    parser.add_argument("--transport", choices=("auto", "grpc", "nixl"), default="auto")
     parser.add_argument(
         "--env", nargs="*", default=[], metavar="NAME=VALUE", help="for our processes only"
     )

@@ -39,6 +39,7 @@ spec:
     servedName: bench
     dtype: float32
   topology: {topology}
+  transfer: {{transport: {transport}}}
 """
 
 
@@ -190,6 +191,7 @@ class Tuning:
     """What may be varied in our own processes."""
 
     threads: int = CORES
+    transport: str = "auto"
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -201,7 +203,9 @@ async def triptych(
     tuning = tuning or Tuning()
     port = free_port()
     manifest = logs / f"{topology}.yaml"
-    manifest.write_text(MANIFEST.format(folder=model_folder(), topology=topology))
+    manifest.write_text(
+        MANIFEST.format(folder=model_folder(), topology=topology, transport=tuning.transport)
+    )
     folder = logs / topology
     command = Command(
         [

@@ -224,4 +224,4 @@ def _digest(hasher: blake3, name: str, tensor: torch.Tensor) -> None:
         hasher.update(encoded)
     content = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
     hasher.update(content.nbytes.to_bytes(8, "big"))
-    hasher.update(memoryview(content))
+    hasher.update(content.data)

@@ -28,8 +28,15 @@ class Visual:
 class TextAdapter(Protocol):
     """One family's way to run its text model over packed tokens."""
 
-    axes: int  # rows of position ids
-    levels: int  # deepstack levels that travel in an embedding row
+    @property
+    def axes(self) -> int:
+        """Rows of position ids."""
+        ...
+
+    @property
+    def levels(self) -> int:
+        """Deepstack levels that travel in an embedding row."""
+        ...
 
     def positions(self, prompt: Prompt) -> tuple[torch.Tensor, int]:
         """Position ids [axes, tokens] and the delta of positions after the prompt.

@@ -147,7 +147,8 @@ def _text_model(
     # The frequencies are computed, not loaded, so these must be made on a real device.
     with device:
         model.rotary_emb = type(model.rotary_emb)(config=text)
-    return model.eval().requires_grad_(requires_grad=False)
+    loaded: torch.nn.Module = model.eval().requires_grad_(requires_grad=False)
+    return loaded
 
 
 def _layout(text: Any, dtype: torch.dtype) -> KvLayout:

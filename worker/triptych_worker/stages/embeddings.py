@@ -152,5 +152,7 @@ def _placed(item: MediaItem, rows: torch.Tensor, width: int) -> Iterator[Placed]
             f"an embedding of shape {tuple(rows.shape)} does not fill {sum(lengths)} placeholder"
             f" tokens of width {width}; use the encoder and processor of the served model"
         )
-    for span, part in zip(item.spans, rows.split(lengths), strict=True):
-        yield Placed(span.offset, part)
+    taken = 0
+    for span in item.spans:
+        yield Placed(span.offset, rows[taken : taken + span.length])
+        taken += span.length

@@ -13,13 +13,14 @@ import torch
 from triptych_contract.errors import FingerprintMismatch, InvalidRequest
 from triptych_contract.names import Count, Metric, Stage
 
-from triptych_worker.domain import GenerateInput, Observer, StageTimes, TokenEvent
+from triptych_worker.domain import GenerateInput, Observer, TokenEvent
 from triptych_worker.language.answer import Answer
 from triptych_worker.language.engine import Engine
 from triptych_worker.language.scheduler import Demand, answer_tokens
 from triptych_worker.language.sequence import Task
 from triptych_worker.language.ticket import Output, Ticket
 from triptych_worker.stages.embeddings import EmbeddingReader, Fetched
+from triptych_worker.stages.streaming import stage_times
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ class Intake:
             self._observer.seconds(stage, value)
         self._observer.add(Metric.INPUT_TOKENS, run.task.prompt_tokens)
         self._observer.add(Metric.OUTPUT_TOKENS)
-        return replace(output.event, times=StageTimes(seconds, counts))
+        return replace(output.event, times=stage_times(seconds, counts))
 
     def _check(self, request: GenerateInput) -> None:
         if not request.prompt.media:

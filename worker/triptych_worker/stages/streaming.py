@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 
 from triptych_contract.names import Count, Metric, Stage
@@ -41,4 +41,12 @@ async def stream(
     spent = {Stage.DECODE: output.at - began, **(seconds or {})}
     for stage, value in spent.items():
         observer.seconds(stage, value)
-    yield replace(output.event, times=StageTimes(spent, {Count.OUTPUT_TOKENS: tokens}))
+    yield replace(output.event, times=stage_times(spent, {Count.OUTPUT_TOKENS: tokens}))
+
+
+def stage_times(seconds: Mapping[Stage, float], counts: Mapping[Count, int]) -> StageTimes:
+    """Times as events carry them, by name."""
+    return StageTimes(
+        {str(stage): value for stage, value in seconds.items()},
+        {str(count): value for count, value in counts.items()},
+    )

@@ -1,4 +1,5 @@
 import pytest
+
 from bench.samples import Load, Sample, percentile, same_answers, summarise
 
 

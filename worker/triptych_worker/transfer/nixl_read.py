@@ -29,6 +29,7 @@ from triptych_worker.domain import Handle
 from triptych_worker.transfer.arena import Arena
 from triptych_worker.transfer.layout import checksum
 from triptych_worker.transfer.peers import PeerChannels
+from triptych_worker.transfer.progress import Progress
 from triptych_worker.transfer.transport import (
     Limit,
     Place,
@@ -62,7 +63,9 @@ class NixlAgent:
         try:
             # STRICT: pulls run on several threads.
             config = api.nixl_agent_config(
-                backends=[_BACKEND], sync_mode=api.nixl_thread_sync_t.NIXL_THREAD_SYNC_STRICT
+                enable_prog_thread=False,  # it spins; see transfer/progress.py
+                backends=[_BACKEND],
+                sync_mode=api.nixl_thread_sync_t.NIXL_THREAD_SYNC_STRICT,
             )
             self._agent: Any = api.nixl_agent(name, config)
             held = self._register(holding)
@@ -75,6 +78,11 @@ class NixlAgent:
         self._lock = threading.Lock()
         self._peers: OrderedDict[str, bytes] = OrderedDict()  # by name, least recently met first
         self._reading: dict[str, int] = {}  # reads under way by peer
+        self._progress = Progress(self._agent.get_new_notifs)
+
+    def announce(self) -> None:
+        """A peer is about to read this process's memory."""
+        self._progress.announce()
 
     def read(
         self, peer: str, metadata: bytes, remote: tuple[int, int], local: int, limit: Limit
@@ -105,6 +113,7 @@ class NixlAgent:
 
     def close(self) -> None:
         """Gives the registered memory back."""
+        self._progress.stop()
         for descriptors in self._registered:
             try:
                 self._agent.deregister_memory(descriptors)

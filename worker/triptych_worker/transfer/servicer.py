@@ -81,6 +81,7 @@ class TransferServicer(transfer_pb2_grpc.TransferServicer):
                 fetch.lease_id, fetch.key, fetch.fingerprint, self._read_seconds
             )
             self._count(held, NixlRead.name)
+            self._agent.announce()
             return OpenResponse(
                 header=header_of(held),
                 agent=self._agent.metadata,

@@ -1,0 +1,53 @@
+import threading
+import time
+
+from triptych_worker.transfer.progress import Progress
+
+
+class Looks:
+    """Counts looks, and says when there were so many."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.changed = threading.Condition()
+
+    def look(self) -> None:
+        with self.changed:
+            self.count += 1
+            self.changed.notify_all()
+
+    def come_to(self, count: int, seconds: float) -> bool:
+        with self.changed:
+            return self.changed.wait_for(lambda: self.count >= count, seconds)
+
+
+def test_it_looks_seldom_while_nobody_reads() -> None:
+    looks = Looks()
+    progress = Progress(looks.look)
+    time.sleep(0.3)
+    progress.stop()
+
+    assert 1 <= looks.count <= 10
+
+
+def test_an_announced_read_is_looked_after_at_once_and_often() -> None:
+    looks = Looks()
+    progress = Progress(looks.look)
+    looks.come_to(1, seconds=5)
+    before = looks.count
+
+    progress.announce()
+
+    assert looks.come_to(before + 50, seconds=5)
+    progress.stop()
+
+
+def test_nothing_looks_after_it_has_stopped() -> None:
+    looks = Looks()
+    progress = Progress(looks.look)
+    progress.announce()
+    progress.stop()
+    after = looks.count
+    time.sleep(0.1)
+
+    assert looks.count == after

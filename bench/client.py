@@ -122,4 +122,4 @@ def _words(event: Mapping[str, object]) -> str:
 def _stages(event: Mapping[str, object]) -> dict[str, float]:
     """What our gateway tells when asked with x-triptych-times."""
     told = event.get("triptych")
-    return dict(told.get("seconds", {})) if isinstance(told, dict) else {}
+    return dict(told.get("times", {})) if isinstance(told, dict) else {}

@@ -34,7 +34,7 @@ FUSED: Final = "Triptych Fused"
 FULL_SPLIT: Final = "Triptych FullSplit"
 WARM_SEEDS: Final = 1_000_000  # pictures that no cell asks about
 IDLE_SECONDS: Final = 3.0
-IDLE_SHARE: Final = 0.02  # of a core
+IDLE_SHARE: Final = 0.05  # of a core
 
 
 @dataclass(frozen=True, slots=True)

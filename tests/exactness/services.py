@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-START_SECONDS = 180.0
+START_SECONDS = 400.0
 STOP_SECONDS = 60.0
 # Small enough that 16 requests in flight wait, are chunked and are batched.
 LIMITS = {"kvTokens": 16384, "chunkTokens": 96}
@@ -56,7 +56,7 @@ def running(document: dict[str, Any], folder: Path) -> Iterator[str]:
     path.write_text(json.dumps(document))
     command = [sys.executable, "-m", "triptych_operator", "up", "-f", str(path), "--port", "0"]
     process = subprocess.Popen(
-        [*command, "--threads", "1", "--logs", str(folder)],
+        [*command, "--threads", "1", "--logs", str(folder), "--start-timeout", "300"],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

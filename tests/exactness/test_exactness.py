@@ -20,7 +20,7 @@ from exactness.reference import Answer, Reference
 from exactness.services import manifest, running
 from tiny_models import build
 
-pytestmark = [pytest.mark.torch, pytest.mark.processes]
+pytestmark = [pytest.mark.torch, pytest.mark.processes, pytest.mark.timeout(900)]
 
 FAMILIES = ("qwen2_5_vl", "qwen3_vl", "smolvlm")
 SERVICES = (

@@ -28,7 +28,7 @@ unit: ## tests that need neither torch nor processes: seconds
 
 .PHONY: test
 test: verify lint ## everything that CI runs
-	$(run) pytest -q
+	$(run) pytest -q --durations=15
 
 .PHONY: generate
 generate: ## protobuf stubs and CRDs from their sources

@@ -17,6 +17,7 @@ from triptych_gateway.media.decode import Pixels  # noqa: E402
 from triptych_gateway.processors.load import ModelProcessor, load_processor  # noqa: E402
 
 FAMILIES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "smolvlm")
+QWEN = FAMILIES[:3]  # these bound a picture's pixels and shape; SmolVLM takes any
 SIZES = ((448, 448), (60, 200), (131, 77))
 PICTURE = Image("data:,")
 
@@ -164,9 +165,9 @@ def test_more_pictures_than_layouts_are_refused(ours):
         ours.prompts.build([user(PICTURE)], [])
 
 
-def test_overrides_change_the_number_of_visual_tokens(folder):
-    if "smolvlm" in folder.name:
-        pytest.skip("has no pixel bounds")
+@pytest.mark.parametrize("family", QWEN)
+def test_overrides_change_the_number_of_visual_tokens(family, tmp_path):
+    folder = tiny_models.build(family, tmp_path)
     small = load_processor(
         folder, Model(source="file:///x", processor=Processor(max_pixels=56 * 56))
     )
@@ -178,11 +179,12 @@ def test_overrides_change_the_number_of_visual_tokens(folder):
     assert small.parameters != plain.parameters
 
 
-def test_a_picture_of_impossible_shape_is_the_clients_fault(ours, folder):
-    if "smolvlm" in folder.name:
-        pytest.skip("takes any shape")
+@pytest.mark.parametrize("family", QWEN)
+def test_a_picture_of_impossible_shape_is_the_clients_fault(family, tmp_path):
+    folder = tiny_models.build(family, tmp_path)
+    qwen = load_processor(folder, Model(source="file:///x"))
     with pytest.raises(InvalidRequest, match="1 x 400"):
-        ours.pictures.process(pixels(picture(1, 400)))
+        qwen.pictures.process(pixels(picture(1, 400)))
 
 
 def test_a_folder_without_configuration_is_not_a_model(tmp_path):

@@ -1,4 +1,6 @@
 import itertools
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -158,6 +160,24 @@ def test_a_typed_placeholder_beside_a_picture_makes_no_second_one(ours, theirs):
 def test_marks_that_a_user_types_cannot_forge_plain_text(ours):
     forged = ours.prompts.build([user("\U000f0000red\U000f0001 circle")], [])
     assert forged.token_ids == ours.prompts.build([user("red circle")], []).token_ids
+
+
+def test_other_threads_run_while_a_long_prompt_is_encoded(ours):
+    long = [user("how many shapes are there? " * 20_000)]
+
+    def longest_pause() -> float:
+        """Of this thread while another builds the prompt, as a part of the time that it takes."""
+        with ThreadPoolExecutor(1) as pool:
+            began = seen = time.perf_counter()
+            pause = 0.0
+            building = pool.submit(ours.prompts.build, long, [])
+            while not building.done():
+                time.sleep(0.001)
+                before, seen = seen, time.perf_counter()
+                pause = max(pause, seen - before)
+            return pause / (seen - began)
+
+    assert min(longest_pause() for _ in range(5)) < 0.5
 
 
 def test_more_pictures_than_layouts_are_refused(ours):

@@ -98,13 +98,13 @@ class PromptBuilder:
     def _encode(self, text: str) -> list[int]:
         special = self._adds_special_tokens(text)
         if _OPEN not in text and _CLOSE not in text:
-            return list(self._backend.encode(text, add_special_tokens=special).ids)
+            return self._encoded(text, special=special)
         # The split gives [text, marked token, text, ...], None for a mark that stands alone.
         pieces = _MARKED.split(text)
-        ids = list(self._backend.encode(pieces[0], add_special_tokens=special).ids)
+        ids = self._encoded(pieces[0], special=special)
         for index, piece in enumerate(pieces[1:], start=1):
             if piece:
-                ids += self._plain(piece) if index % 2 else self._encoded(piece)
+                ids += self._plain(piece) if index % 2 else self._encoded(piece, special=False)
         return ids
 
     def _adds_special_tokens(self, text: str) -> bool:
@@ -112,8 +112,11 @@ class PromptBuilder:
         bos = self._tokenizer.bos_token
         return not (bos is not None and text.startswith(bos))
 
-    def _encoded(self, text: str) -> list[int]:
-        return list(self._backend.encode(text, add_special_tokens=False).ids)
+    def _encoded(self, text: str, *, special: bool) -> list[int]:
+        # A batch of one: encode() keeps the GIL for as long as it takes, which for a long prompt is
+        # seconds in which every other request and the probes would wait.
+        (encoding,) = self._backend.encode_batch_fast([text], add_special_tokens=special)
+        return list(encoding.ids)
 
     def _plain(self, token: str) -> list[int]:
         """A control token's text, encoded as the letters that it is made of."""

@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from triptych_contract.errors import InvalidRequest, TriptychError, Unavailable
+from triptych_contract.config import Source
+from triptych_contract.errors import InvalidModel, InvalidRequest, TriptychError, Unavailable
 from triptych_contract.names import Port, Tier
+from triptych_models.sources import model_folder, vision_folder
 
 from triptych_operator.api.manifests import read_service
 from triptych_operator.api.service import MultimodalService
@@ -80,6 +82,7 @@ def run(options: argparse.Namespace) -> int:
     service = read_service(options.file)
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     plan = plan_locally(service, cores, options.threads)
+    _refuse_absent_model(service)
     _refuse_taken_port(options.host, options.port)
     state = Path(tempfile.mkdtemp(prefix="triptych-"))
     logs: Path = options.logs or state
@@ -155,6 +158,22 @@ def _invitation(address: str, service: MultimodalService) -> str:
         f"  curl http://{address}/v1/chat/completions -H 'content-type: application/json' "
         f"-d '{body}'\n"
     )
+
+
+def _refuse_absent_model(service: MultimodalService) -> None:
+    """Before processes start and each says so. What ``hf://`` names is for them to look up."""
+    model = service.spec.model
+    parts = [("spec.model", model_folder, model.source, model.revision)]
+    if model.encoder is not None:
+        encoder = model.encoder
+        parts.append(("spec.model.encoder", vision_folder, encoder.source, encoder.revision))
+    for field, folder, source, revision in parts:
+        if source.startswith("hf://"):
+            continue
+        try:
+            folder(Source(source=source, revision=revision))
+        except InvalidModel as error:
+            raise InvalidRequest(f"{field}: {error.message}") from error
 
 
 def _refuse_taken_port(host: str, port: int) -> None:

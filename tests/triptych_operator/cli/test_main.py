@@ -59,6 +59,27 @@ def test_up_refuses_a_wrong_manifest_before_it_starts_anything(
     assert f"triptych: {path}: spec.topology: " in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"model__source": "file:///no/such"}, "spec.model: /no/such is not a folder here"),
+        ({"model__source": "builtin://none"}, "spec.model: no built-in model is named 'none'"),
+        ({"model__revision": "9"}, "spec.model: built-in model 'shapes' has no revision '9'"),
+        (
+            {"model__encoder": {"source": "builtin://shapes", "revision": "9"}},
+            "spec.model.encoder: built-in model 'shapes' has no encoder revision '9'",
+        ),
+    ],
+)
+def test_up_says_at_once_that_there_is_no_such_model(
+    changes: dict[str, object], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "service.yaml"
+    path.write_text(yaml.safe_dump(manifest(**changes)))
+    assert main(["up", "-f", str(path)]) == 1
+    assert f"triptych: {said}" in capsys.readouterr().err
+
+
 def test_up_says_at_once_that_its_port_is_taken(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -53,8 +53,7 @@ class AttentionPlan:
         Tokens beyond those of the segments are filling, which nobody sees.
         """
         for kind, new in enumerate((key, value)):
-            rows = new[0, :, : self._length].transpose(0, 1)
-            self._layers[layer, kind].index_copy_(0, self._slots, rows)
+            self._layers[layer, kind].index_copy_(1, self._slots, new[0, :, : self._length])
 
     def attend(self, layer: int, query: torch.Tensor, scaling: float) -> torch.Tensor:
         """Attention output [1, T, heads * D] for ``query`` [1, heads, T, D]."""
@@ -81,10 +80,10 @@ def _slots(segments: Sequence[Segment]) -> Iterator[int]:
 
 def _attended(segment: Segment, pool: KvPool) -> _Attended:
     total = segment.past + segment.length
-    view = pool.view(segment.kv_start, total)
+    view = pool.heads(segment.kv_start, total)
     # One call makes the views of all layers; made layer by layer they would cost more than the
     # attention of a single token.
-    kv = view.transpose(2, 3).flatten(0, 1).unsqueeze(1).unbind(0)
+    kv = view.flatten(0, 1).unsqueeze(1).unbind(0)
     mask = None
     if segment.past and segment.length > 1:
         blocked = torch.ones(segment.length, total, dtype=torch.bool, device=view.device)

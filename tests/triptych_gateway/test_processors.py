@@ -13,7 +13,7 @@ import tiny_models  # noqa: E402
 from PIL import Image as PilImage  # noqa: E402
 from transformers import AutoProcessor  # noqa: E402
 from triptych_contract.config import Model, Processor  # noqa: E402
-from triptych_contract.errors import InvalidModel, InvalidRequest  # noqa: E402
+from triptych_contract.errors import InvalidModel, InvalidRequest, PromptTooLong  # noqa: E402
 from triptych_gateway.conversation import Image, Message, Role, Text  # noqa: E402
 from triptych_gateway.media.decode import Pixels  # noqa: E402
 from triptych_gateway.processors.load import ModelProcessor, load_processor  # noqa: E402
@@ -178,6 +178,17 @@ def test_other_threads_run_while_a_long_prompt_is_encoded(ours):
             return pause / (seen - began)
 
     assert min(longest_pause() for _ in range(5)) < 0.5
+
+
+def test_a_text_that_cannot_fit_is_refused_before_it_is_encoded(ours):
+    text = "how many shapes " * 100_000
+    with pytest.raises(PromptTooLong, match=r"1600\d\d\d characters.*context of 2048 tokens"):
+        ours.prompts.build([user(text)], [], 2048)
+
+
+def test_a_text_that_may_fit_is_encoded_however_long(ours):
+    text = "how many shapes " * 100
+    assert ours.prompts.build([user(text)], [], 2048) == ours.prompts.build([user(text)], [])
 
 
 def test_more_pictures_than_layouts_are_refused(ours):

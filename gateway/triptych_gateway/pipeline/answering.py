@@ -59,11 +59,13 @@ class Answering:
         if images:
             fingerprint = await self._encoder_loss.fingerprint(deadline)
             pictures = await self._pictures.prepare(images, fingerprint, journal)
+        context_tokens = self._pools.route.context_tokens
         prompt = await asyncio.get_running_loop().run_in_executor(
             self._threads,
             self._prompts.build,
             conversation.messages,
             [picture.layout for picture in pictures],
+            context_tokens,
         )
         journal.count(Count.PROMPT_TOKENS, len(prompt.token_ids))
         return Prepared(
@@ -71,9 +73,7 @@ class Answering:
             prompt=prompt,
             pictures=pictures,
             fingerprint=fingerprint,
-            sampling=bounded_sampling(
-                conversation.sampling, len(prompt.token_ids), self._pools.route.context_tokens
-            ),
+            sampling=bounded_sampling(conversation.sampling, len(prompt.token_ids), context_tokens),
         )
 
     def stream(

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from triptych_contract.errors import InvalidRequest
+from triptych_contract.errors import InvalidRequest, PromptTooLong
 
 from triptych_gateway.conversation import Image, Message, Text
 from triptych_gateway.processors.pictures import Layout
@@ -56,19 +56,31 @@ class PromptBuilder:
         tokens = _control_tokens(processor)
         longest_first = sorted(tokens, key=len, reverse=True)
         self._control = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
+        self._longest_token = max(map(len, self._backend.get_vocab()))
 
-    def build(self, messages: Sequence[Message], layouts: Sequence[Layout]) -> ExpandedPrompt:
+    def build(
+        self, messages: Sequence[Message], layouts: Sequence[Layout], context_tokens: int = 0
+    ) -> ExpandedPrompt:
         """The prompt that asks for an answer to ``messages``.
 
         Args:
             messages: at least one.
             layouts: of the pictures in ``messages``, in order.
+            context_tokens: that prompt and answer may have together; 0 if nobody knows.
 
         Raises:
+            PromptTooLong: the text cannot fit, which is known before it is encoded: encoding takes
+                seconds and a hundred times its bytes for what a request's body may hold.
             InvalidRequest: the chat template refuses the messages, or a control token that a user
                 typed cannot be kept plain text.
         """
-        token_ids = self._encode(self._render(messages))
+        text = self._render(messages)
+        if context_tokens and len(text) > context_tokens * self._longest_token:
+            raise PromptTooLong(
+                f"the messages have {len(text)} characters, more than the model's context of "
+                f"{context_tokens} tokens can hold; shorten them"
+            )
+        token_ids = self._encode(text)
         if token_ids.count(self._image_token) != len(layouts):
             raise InvalidRequest("the model's chat template does not take images in this place")
         return _expanded(token_ids, self._image_token, layouts)

@@ -1,5 +1,5 @@
 """``python -m bench``: all benchmarks, or the parts that are named. Progress on stderr, the tables
-for docs/benchmarks.md on stdout. Takes about 20 minutes; the machine should do nothing else.
+for docs/benchmarks.md on stdout. Takes about 30 minutes; the machine should do nothing else.
 """
 
 from __future__ import annotations

@@ -20,7 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from cluster.audit import AuditLog
 from cluster.certificates import Authority, KeyPair, service_account_key
+from cluster.kubectl import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,13 +65,18 @@ class Ports:
         return Ports(*(free_port() for _ in range(5)))
 
 
-class ControlPlane:
-    """Runs inside a ``with``, or from ``start`` to ``stop``; ``kubeconfig`` is the admin's."""
+class ControlPlane(Cluster):
+    """Runs inside a ``with``, or from ``start`` to ``stop``; ``kubeconfig`` is the admin's.
 
-    def __init__(self, folder: Path) -> None:
+    With ``audited``, the API server keeps a log of all writes, which ``audit`` reads.
+    """
+
+    def __init__(self, folder: Path, *, audited: bool = False) -> None:
         self.folder = folder
         self.ports = Ports.free()
         self.programs = build()
+        self.audit = AuditLog(folder)
+        self._audited = audited
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         secrets = folder / "pki"
         self.authority = Authority(secrets, "triptych-test-ca")
@@ -80,7 +87,8 @@ class ControlPlane:
             hosts=("127.0.0.1", "localhost", "kubernetes.default.svc", KUBERNETES_SERVICE),
         )
         self._proxy_client = self.front_proxy.issue("front-proxy-client")
-        self.kubeconfig = self.kubeconfig_for("admin", groups=("system:masters",))
+        administrator = self.kubeconfig_for("admin", groups=("system:masters",))
+        super().__init__(self.programs / "kubectl", administrator)
 
     @property
     def url(self) -> str:
@@ -112,18 +120,6 @@ class ControlPlane:
         """Ends everything, the API server before etcd."""
         for name in reversed(list(self._processes)):
             self.stop_program(name)
-
-    def kubectl(self, *arguments: str, manifest: str | None = None) -> str:
-        """Runs kubectl as the administrator and gives what it printed.
-
-        Raises:
-            subprocess.CalledProcessError: kubectl failed; ``stderr`` says why.
-        """
-        command = [self.programs / "kubectl", f"--kubeconfig={self.kubeconfig}", *arguments]
-        done = subprocess.run(
-            command, check=True, capture_output=True, text=True, input=manifest, timeout=60
-        )
-        return done.stdout
 
     def start_program(self, name: str, flags: Mapping[str, str | int]) -> None:
         """Starts one program of the build with ``--flag=value`` arguments; its log is NAME.log."""
@@ -204,6 +200,7 @@ class ControlPlane:
             "requestheader-username-headers": "X-Remote-User",
             "requestheader-group-headers": "X-Remote-Group",
             "requestheader-extra-headers-prefix": "X-Remote-Extra-",
+            **(self.audit.flags() if self._audited else {}),
         }
 
     def _controllers(self) -> dict[str, str | int]:
@@ -220,6 +217,8 @@ class ControlPlane:
             "use-service-account-credentials": "true",
             "leader-elect": "false",
             "horizontal-pod-autoscaler-sync-period": "2s",
+            "kube-api-qps": 200,  # the default of 20 is for a cluster that others need too
+            "kube-api-burst": 400,
         }
 
     def _scheduler(self) -> dict[str, str | int]:

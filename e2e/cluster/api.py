@@ -64,6 +64,7 @@ class Api:
 
     def __init__(self, kubeconfig: Path) -> None:
         self._endpoint = Endpoint.of(kubeconfig)
+        self.url = self._endpoint.url
 
     async def __aenter__(self) -> Self:
         self._session = self._endpoint.session()

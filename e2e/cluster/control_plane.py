@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 READY_SECONDS = 90.0  # a busy 2-core machine takes 10; a hung one should not hold a test run
 STOP_SECONDS = 10.0
+LOOPBACK = "127.0.0.1"
 SERVICE_NETWORK = "10.96.0.0/16"
 KUBERNETES_SERVICE = "10.96.0.1"
 CONTROLLERS_WITHOUT_NODES = "*,-node-ipam-controller"
@@ -68,11 +69,13 @@ class Ports:
 class ControlPlane(Cluster):
     """Runs inside a ``with``, or from ``start`` to ``stop``; ``kubeconfig`` is the admin's.
 
-    With ``audited``, the API server keeps a log of all writes, which ``audit`` reads.
+    With ``audited``, the API server keeps a log of all writes, which ``audit`` reads. The API server
+    listens on ``address``; where it is not loopback, pods reach it there.
     """
 
-    def __init__(self, folder: Path, *, audited: bool = False) -> None:
+    def __init__(self, folder: Path, *, audited: bool = False, address: str = LOOPBACK) -> None:
         self.folder = folder
+        self.address = address
         self.ports = Ports.free()
         self.programs = build()
         self.audit = AuditLog(folder)
@@ -84,7 +87,10 @@ class ControlPlane(Cluster):
         self._account_key = service_account_key(secrets)
         self._serving = self.authority.issue(
             "kube-apiserver",
-            hosts=("127.0.0.1", "localhost", "kubernetes.default.svc", KUBERNETES_SERVICE),
+            hosts=(address, "localhost", "kubernetes.default.svc", KUBERNETES_SERVICE),
+        )
+        self._kubelet_client = self.authority.issue(
+            "kube-apiserver-kubelet-client", groups=("system:masters",)
         )
         self._proxy_client = self.front_proxy.issue("front-proxy-client")
         administrator = self.kubeconfig_for("admin", groups=("system:masters",))
@@ -93,7 +99,7 @@ class ControlPlane(Cluster):
     @property
     def url(self) -> str:
         """The API server's address."""
-        return f"https://127.0.0.1:{self.ports.api}"
+        return f"https://{self.address}:{self.ports.api}"
 
     def kubeconfig_for(self, user: str, *, groups: tuple[str, ...] = ()) -> Path:
         """A kubeconfig by which to act as ``user``."""
@@ -182,7 +188,8 @@ class ControlPlane(Cluster):
         return {
             "etcd-servers": f"http://127.0.0.1:{self.ports.etcd}",
             "secure-port": self.ports.api,
-            "bind-address": "127.0.0.1",
+            "bind-address": self.address,
+            **({} if self.address == LOOPBACK else {"advertise-address": self.address}),
             "service-cluster-ip-range": SERVICE_NETWORK,
             "tls-cert-file": str(self._serving.certificate),
             "tls-private-key-file": str(self._serving.key),
@@ -191,6 +198,10 @@ class ControlPlane(Cluster):
             "service-account-issuer": "https://kubernetes.default.svc",
             "service-account-signing-key-file": str(self._account_key),
             "service-account-key-file": str(self._account_key),
+            "kubelet-certificate-authority": str(self.authority.certificate),
+            "kubelet-client-certificate": str(self._kubelet_client.certificate),
+            "kubelet-client-key": str(self._kubelet_client.key),
+            "kubelet-preferred-address-types": "InternalIP",  # no DNS knows the node's name
             "allow-privileged": "true",
             "enable-aggregator-routing": "true",
             "proxy-client-cert-file": str(self._proxy_client.certificate),

@@ -69,8 +69,8 @@ class Ports:
 class ControlPlane(Cluster):
     """Runs inside a ``with``, or from ``start`` to ``stop``; ``kubeconfig`` is the admin's.
 
-    With ``audited``, the API server keeps a log of all writes, which ``audit`` reads. The API server
-    listens on ``address``; where it is not loopback, pods reach it there.
+    With ``audited``, the API server keeps a log of all writes, which ``audit`` reads. It listens
+    on ``address``; where that is not loopback, pods reach it there.
     """
 
     def __init__(self, folder: Path, *, audited: bool = False, address: str = LOOPBACK) -> None:

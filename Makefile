@@ -35,6 +35,10 @@ generate: ## protobuf stubs and CRDs from their sources
 	$(run) hack/generate-protobuf
 	$(run) hack/generate-crds
 
+.PHONY: generate-deploy
+generate-deploy: ## the objects under deploy/ from the chart (builds Helm the first time)
+	$(run) hack/generate-deploy
+
 .PHONY: verify
 verify: ## fail when a generated file differs from its source
 	$(run) hack/verify-generated

@@ -1,0 +1,113 @@
+{{- define "triptych.pod" -}}
+serviceAccountName: {{ include "triptych.serviceAccount" . }}
+automountServiceAccountToken: true
+enableServiceLinks: false
+terminationGracePeriodSeconds: 30
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+securityContext:
+  {{- include "triptych.podSecurityContext" . | nindent 2 }}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+affinity:
+  {{- with .Values.affinity }}
+  {{- toYaml . | nindent 2 }}
+  {{- else }}
+  podAntiAffinity:
+    preferredDuringSchedulingIgnoredDuringExecution:
+      - weight: 100
+        podAffinityTerm:
+          topologyKey: kubernetes.io/hostname
+          labelSelector:
+            matchLabels:
+              {{- include "triptych.selector" . | nindent 14 }}
+  {{- end }}
+containers:
+  - name: operator
+    image: {{ include "triptych.image" (list . .Values.image) }}
+    imagePullPolicy: {{ .Values.image.pullPolicy }}
+    command:
+      - triptych
+      - operator
+      - --image={{ include "triptych.image" (list . .Values.workerImage) }}
+      {{- range .Values.watch.namespaces }}
+      - --namespace={{ . }}
+      {{- end }}
+      {{- if .Values.leaderElection.enabled }}
+      - --election-namespace={{ .Release.Namespace }}
+      {{- else }}
+      - --no-election
+      {{- end }}
+      - --listen=0.0.0.0:8080
+    ports:
+      - name: metrics
+        containerPort: 8080
+        protocol: TCP
+    env:
+      - name: HOME
+        value: /tmp
+    {{- include "triptych.probes" . | nindent 4 }}
+    resources:
+      {{- toYaml .Values.resources | nindent 6 }}
+    securityContext:
+      {{- include "triptych.containerSecurityContext" . | nindent 6 }}
+    terminationMessagePolicy: FallbackToLogsOnError
+    volumeMounts:
+      - name: tmp
+        mountPath: /tmp
+volumes:
+  - name: tmp
+    emptyDir:
+      sizeLimit: 64Mi
+{{- end -}}
+
+{{- define "triptych.probes" -}}
+startupProbe:
+  httpGet:
+    path: /healthz
+    port: metrics
+  periodSeconds: 2
+  timeoutSeconds: 2
+  failureThreshold: 30
+readinessProbe:
+  httpGet:
+    path: /readyz
+    port: metrics
+  periodSeconds: 5
+  timeoutSeconds: 3
+  failureThreshold: 2
+livenessProbe:
+  httpGet:
+    path: /healthz
+    port: metrics
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 6
+{{- end -}}
+
+{{/* What the restricted Pod Security Standard asks for, and a read-only root. */}}
+{{- define "triptych.podSecurityContext" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
+
+{{- define "triptych.containerSecurityContext" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end -}}

@@ -1,0 +1,33 @@
+{{/* All that the operator does in the namespaces that it looks after; nothing about Secrets. */}}
+{{- define "triptych.rules" -}}
+- apiGroups: [triptych.dev]
+  resources: [multimodalservices]
+  verbs: [get, list, watch]
+- apiGroups: [triptych.dev]
+  resources: [multimodalservices/status]
+  verbs: [patch]
+{{- $children := dict
+  "" (list "configmaps" "serviceaccounts" "services")
+  "apps" (list "deployments")
+  "autoscaling" (list "horizontalpodautoscalers")
+  "networking.k8s.io" (list "networkpolicies")
+  "policy" (list "poddisruptionbudgets") }}
+{{- range $group := keys $children | sortAlpha }}
+- apiGroups: [{{ $group | quote }}]
+  resources: [{{ get $children $group | join ", " }}]
+  verbs: [get, list, watch, create, patch, delete]
+{{- end }}
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch]
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create]
+{{- end -}}
+
+{{/* The account that Roles are bound to. */}}
+{{- define "triptych.subjects" -}}
+- kind: ServiceAccount
+  name: {{ include "triptych.serviceAccount" . }}
+  namespace: {{ .Release.Namespace }}
+{{- end -}}

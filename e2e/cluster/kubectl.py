@@ -21,12 +21,17 @@ class Cluster:
         Raises:
             subprocess.CalledProcessError: kubectl failed; ``stderr`` says why.
         """
-        done = subprocess.run(
-            [self._kubectl, f"--kubeconfig={self.kubeconfig}", *arguments],
-            check=True,
-            capture_output=True,
-            text=True,
-            input=manifest,
-            timeout=TIMEOUT_SECONDS,
-        )
+        command = [str(self._kubectl), f"--kubeconfig={self.kubeconfig}", *arguments]
+        try:
+            done = subprocess.run(
+                command,
+                check=True,
+                capture_output=True,
+                text=True,
+                input=manifest,
+                timeout=TIMEOUT_SECONDS,
+            )
+        except subprocess.CalledProcessError as error:
+            error.add_note(error.stderr)  # its own text has the command alone
+            raise
         return done.stdout

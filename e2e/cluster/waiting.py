@@ -5,13 +5,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TypeVar, overload
 
 Found = TypeVar("Found")
 
 POLL_SECONDS = 0.05
 
 
+@overload
+async def eventually(
+    look: Callable[[], Awaitable[Found]], what: str, *, seconds: float
+) -> Found: ...
+@overload
+async def eventually(look: Callable[[], Found], what: str, *, seconds: float) -> Found: ...
 async def eventually(
     look: Callable[[], Found | Awaitable[Found]], what: str, *, seconds: float
 ) -> Found:

@@ -1,0 +1,174 @@
+"""Everything that happened in a namespace, in order, and what in it was not true.
+
+One etcd numbers every change of every kind, so the versions of resources, Deployments and pods
+line up: at any status that was written, it can be said what there was to be known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from cluster.api import Api, Object
+from cluster.children import COLLECTIONS, PODS, SERVICES
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+MARK: Final = "test.triptych.dev/mark"  # annotation of pods: which edit of the spec made them
+COMPONENT: Final = "app.kubernetes.io/component"
+RESOURCE: Final = "MultimodalService"
+_WATCHED: Final = {RESOURCE: SERVICES, "Deployment": COLLECTIONS["Deployment"], "Pod": PODS}
+_MOMENT: Final = 0.3  # seconds for the last events to arrive
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One version of an object; ``deleted`` with its last one."""
+
+    version: int
+    kind: str
+    deleted: bool
+    body: Mapping[str, Any]
+
+
+@dataclass
+class History:
+    """Changes as they arrive; in order of kinds only until they are sorted."""
+
+    changes: list[Change] = field(default_factory=list)
+
+    def ordered(self) -> list[Change]:
+        """All changes in the order in which they were made."""
+        return sorted(self.changes, key=lambda change: change.version)
+
+
+@asynccontextmanager
+async def recorded(api: Api, namespace: str) -> AsyncIterator[History]:
+    """Records while inside the ``async with``."""
+    history = History()
+    tasks = [
+        asyncio.create_task(_follow(api, path.format(namespace), kind, history))
+        for kind, path in _WATCHED.items()
+    ]
+    try:
+        yield history
+        await asyncio.sleep(_MOMENT)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in tasks:
+        with suppress(asyncio.CancelledError):
+            task.result()
+
+
+async def _follow(api: Api, path: str, kind: str, history: History) -> None:
+    listed = await api.get(path)
+    for body in listed["items"]:
+        history.changes.append(_change(kind, "ADDED", body))
+    async for event in api.watch(path, since=listed["metadata"]["resourceVersion"]):
+        if event["type"] != "BOOKMARK":
+            history.changes.append(_change(kind, event["type"], event["object"]))
+
+
+def _change(kind: str, type_: str, body: Object) -> Change:
+    return Change(int(body["metadata"]["resourceVersion"]), kind, type_ == "DELETED", body)
+
+
+def violations(changes: Sequence[Change]) -> list[str]:
+    """What the statuses among ``changes`` claimed and was not so, in words.
+
+    A status may be late, as whoever writes it learns of pods a little later; it may not be early.
+    So a claim holds if it was true at any time before it was made, under the spec it is about.
+    """
+    found: list[str] = []
+    seen = _Seen()
+    for change in changes:
+        if change.kind == RESOURCE and not change.deleted:
+            found += seen.judge(change)
+        seen.take(change)
+    return found
+
+
+class _Seen:
+    """What has been so before some moment."""
+
+    def __init__(self) -> None:
+        self._marks: dict[tuple[str, int], Object] = {}  # spec by uid and generation
+        self._deployments: dict[str, Mapping[str, Any]] = {}  # as they stand, by name
+        self._ready: dict[str, Mapping[str, Any]] = {}  # pods that have ever been ready, by uid
+        self._status: dict[str, object] = {}  # the status last judged, by uid
+        self._observed: dict[str, int] = {}  # observedGeneration, by uid
+
+    def take(self, change: Change) -> None:
+        metadata = change.body["metadata"]
+        if change.kind == "Deployment":
+            if change.deleted:
+                self._deployments.pop(metadata["name"], None)
+            else:
+                self._deployments[metadata["name"]] = change.body
+        if change.kind == "Pod" and _condition(change.body, "Ready") == "True":
+            self._ready[metadata["uid"]] = change.body
+
+    def judge(self, change: Change) -> Iterable[str]:
+        """What is wrong with the status of a resource's version."""
+        metadata, status = change.body["metadata"], change.body.get("status", {})
+        uid, generation = metadata["uid"], metadata["generation"]
+        self._marks[uid, generation] = change.body["spec"]
+        if status == self._status.get(uid, {}):
+            return []
+        self._status[uid] = status
+        return [f"at {change.version}: {wrong}" for wrong in self._wrong(uid, generation, status)]
+
+    def _wrong(self, uid: str, generation: int, status: Mapping[str, Any]) -> Iterable[str]:
+        observed = status.get("observedGeneration", 0)
+        if observed > generation:
+            yield f"observedGeneration {observed} of generation {generation}"
+        if observed < self._observed.get(uid, 0):
+            yield f"observedGeneration fell from {self._observed[uid]} to {observed}"
+        self._observed[uid] = observed
+        generations = {
+            one["observedGeneration"]
+            for one in status.get("conditions", ())
+            if "observedGeneration" in one
+        }
+        if generations - {observed}:
+            yield f"conditions of generations {generations} beside observedGeneration {observed}"
+        spec = self._marks.get((uid, observed))
+        if spec is not None and _condition({"status": status}, "Ready") == "True":
+            for tier, given in spec["tiers"].items():
+                yield from self._not_ready(tier, given)
+
+    def _not_ready(self, tier: str, given: Mapping[str, Any]) -> Iterable[str]:
+        """Why a tier was not ready, if it was not."""
+        mark = _mark(given["template"])
+        standing = [
+            one
+            for one in self._deployments.values()
+            if one["metadata"]["labels"][COMPONENT] == tier
+        ]
+        applied = [_mark(one["spec"]["template"]) for one in standing]
+        if applied != [mark]:
+            yield f"Ready, but {tier} should have mark {mark} and its Deployments have {applied}"
+            return
+        wanted = given.get("replicas") or standing[0]["spec"].get("replicas", 1)
+        ready = [
+            one
+            for one in self._ready.values()
+            if one["metadata"]["labels"].get(COMPONENT) == tier and _mark(one) == mark
+        ]
+        if len(ready) < wanted:
+            yield f"Ready, but {len(ready)} of {wanted} pods of {tier} with mark {mark} ever were"
+
+
+def _mark(body: Mapping[str, Any]) -> str:
+    return str(body.get("metadata", {}).get("annotations", {}).get(MARK, ""))
+
+
+def _condition(body: Mapping[str, Any], type_: str) -> str:
+    conditions = body.get("status", {}).get("conditions", ())
+    return next((str(one["status"]) for one in conditions if one["type"] == type_), "")

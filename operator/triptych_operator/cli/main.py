@@ -9,16 +9,17 @@ from collections.abc import Sequence
 
 from triptych_contract.errors import TriptychError
 
-from triptych_operator.cli import ask, manifests, up
+from triptych_operator.cli import ask, manifests, operator, up
 
 DESCRIPTION = """\
 Triptych serves vision-language models with the vision encoder, the prefill and the decode as
-three pools. This command runs a service on one machine, talks to it, and tells what a manifest
-becomes in a cluster.
+three pools. This command runs a service on one machine, talks to it, tells what a manifest becomes
+in a cluster, and is the operator that makes it so there.
 
   triptych up -f examples/shapes.yaml          serve a MultimodalService here; Ctrl-C ends it
   triptych ask --image F.png "What is this?"   ask it something
   triptych render -f examples/shapes.yaml      the manifests that the operator applies for it
+  triptych operator                            apply them for every MultimodalService of a cluster
 """
 
 
@@ -50,4 +51,5 @@ def _parser() -> argparse.ArgumentParser:
     up.add_to(commands)
     ask.add_to(commands)
     manifests.add_to(commands)
+    operator.add_to(commands)
     return parser

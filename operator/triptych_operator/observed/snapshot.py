@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from triptych_contract.names import Tier
 
 from triptych_operator.desired import naming
+from triptych_operator.observed.store import Child
 from triptych_operator.observed.troubles import Trouble, trouble_of_autoscaler, trouble_of_pod
 
 Object = Mapping[str, Any]  # as the API server hands it out
+_TIER_KINDS: Final = frozenset({"Deployment", "Pod", "HorizontalPodAutoscaler"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +90,23 @@ def tier_of(
         pods=tuple(sorted((pod_of(body) for body in pods), key=lambda pod: pod.name)),
         scaling=trouble_of_autoscaler(autoscaler) if autoscaler is not None else None,
     )
+
+
+def snapshot_of(children: Sequence[Child], refusal: Trouble | None = None) -> Snapshot:
+    """What is observed of all tiers, from the resource's children in any order."""
+    by_tier: dict[str, list[tuple[str, Object]]] = {}
+    for child in children:
+        if child.key.kind in _TIER_KINDS:
+            body = child.body()
+            tier = body["metadata"]["labels"].get(naming.COMPONENT, "")
+            by_tier.setdefault(tier, []).append((child.key.kind, body))
+    tiers = tuple(_tier_among(tier, by_tier[tier]) for tier in Tier if tier in by_tier)
+    return Snapshot(tiers, refusal)
+
+
+def _tier_among(tier: Tier, bodies: Sequence[tuple[str, Object]]) -> TierSnapshot:
+    def first(kind: str) -> Object | None:
+        return next((body for name, body in bodies if name == kind), None)
+
+    pods = [body for name, body in bodies if name == "Pod"]
+    return tier_of(tier, first("Deployment"), pods, first("HorizontalPodAutoscaler"))

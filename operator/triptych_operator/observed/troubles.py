@@ -27,13 +27,13 @@ class Reason(StrEnum):
     IMAGE_PULL = "ImagePullBackOff"
     CRASH_LOOP = "CrashLoopBackOff"
     CONTAINER_CONFIG = "CreateContainerConfigError"
-    REFUSED = "Refused"
+    INVALID_SPEC = "InvalidSpec"
     # Does not keep pods from being ready.
     SCALING_BLIND = "AutoscalerCannotRead"
 
 
 STALLING: Final = frozenset(
-    {Reason.IMAGE_PULL, Reason.CRASH_LOOP, Reason.CONTAINER_CONFIG, Reason.REFUSED}
+    {Reason.IMAGE_PULL, Reason.CRASH_LOOP, Reason.CONTAINER_CONFIG, Reason.INVALID_SPEC}
 )
 
 _WAITING: Final = {
@@ -48,15 +48,20 @@ _WAITING: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """One cause; the message names what it is about."""
+    """One cause; the message names what it is about.
 
-    reason: Reason
+    ``reason`` is a ``Reason``, or the API server's own word when it refused something; ``lasting``
+    says that it would refuse the same again.
+    """
+
+    reason: str
     message: str
+    lasting: bool = False
 
     @property
     def stalls(self) -> bool:
         """Whether it stays until somebody acts."""
-        return self.reason in STALLING
+        return self.lasting or self.reason in STALLING
 
 
 def trouble_of_pod(body: Mapping[str, Any]) -> Trouble | None:

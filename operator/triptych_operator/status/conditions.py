@@ -17,7 +17,7 @@ from triptych_operator.api.service import MultimodalService
 from triptych_operator.api.status import Condition, ConditionType, ServiceStatus, TierStatus
 from triptych_operator.desired import naming
 from triptych_operator.observed.snapshot import Snapshot, TierSnapshot
-from triptych_operator.observed.troubles import Reason, Trouble
+from triptych_operator.observed.troubles import MESSAGE_LIMIT, Reason, Trouble
 from triptych_operator.rollout.step import is_complete
 
 _TIER_CONDITIONS: Final = {
@@ -35,7 +35,7 @@ class _Verdict:
 
     type: ConditionType
     status: Literal["True", "False"]
-    reason: Reason
+    reason: str
     message: str
 
 
@@ -83,6 +83,20 @@ def status_of(
     )
 
 
+def status_of_invalid(
+    generation: int, problem: str, previous: ServiceStatus, now: str
+) -> ServiceStatus:
+    """The status of a resource whose spec cannot be read; nothing of it is changed until it can."""
+    verdicts = (
+        _Verdict(ConditionType.READY, "False", Reason.INVALID_SPEC, problem[:MESSAGE_LIMIT]),
+        _Verdict(ConditionType.STALLED, "True", Reason.INVALID_SPEC, problem[:MESSAGE_LIMIT]),
+    )
+    dated = (_dated(verdict, previous.conditions, generation, now) for verdict in verdicts)
+    return previous.model_copy(
+        update={"observed_generation": generation, "conditions": tuple(dated)}
+    )
+
+
 def _view(snapshot: TierSnapshot, revision: str) -> _TierView:
     staying = [pod for pod in snapshot.pods if not pod.terminating]
     updated = [pod for pod in staying if pod.revision == revision]
@@ -104,6 +118,11 @@ def _overall(views: Sequence[_TierView], refusal: Trouble | None) -> list[_Verdi
         message = "every pod of every tier has the current revision and is ready"
         return [_Verdict(ConditionType.READY, "True", Reason.ALL_TIERS_READY, message)]
     progress = "; ".join(_progress(view) for view in waiting)
+    if refusal is not None and not refusal.stalls:
+        return [
+            _Verdict(ConditionType.READY, "False", refusal.reason, refusal.message),
+            _Verdict(ConditionType.RECONCILING, "True", refusal.reason, refusal.message),
+        ]
     if stalling is not None:
         return [
             _Verdict(ConditionType.READY, "False", stalling.reason, stalling.message),

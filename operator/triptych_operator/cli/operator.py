@@ -1,0 +1,108 @@
+"""``triptych operator``: the process that the cluster runs."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from triptych_operator.cli.manifests import DEFAULT_IMAGE
+from triptych_operator.cluster.connection import own_namespace
+from triptych_operator.controller.run import run
+from triptych_operator.controller.settings import Election, Listen, OperatorSettings
+from triptych_operator.desired.platform import Platform
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+
+def add_to(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    command = commands.add_parser(
+        "operator",
+        help="keep a cluster's services as their manifests declare",
+        description="Reconciles MultimodalServices until it is stopped. Finds the cluster by "
+        "KUBECONFIG, or as a pod of it.",
+    )
+    command.add_argument(
+        "--namespace",
+        action="append",
+        default=[],
+        help="serve this namespace alone; may be given several times (default: all)",
+    )
+    command.add_argument(
+        "--image",
+        default=DEFAULT_IMAGE,
+        help="image of all tiers unless a manifest names one (default: %(default)s)",
+    )
+    election = command.add_mutually_exclusive_group()
+    election.add_argument(
+        "--election-namespace",
+        help="where the Lease is by which replicas choose a leader (default: the pod's own)",
+    )
+    election.add_argument(
+        "--no-election", action="store_true", help="this is the only replica: act at once"
+    )
+    command.add_argument(
+        "--listen",
+        default="0.0.0.0:8080",
+        type=_listen,
+        help="address of /healthz, /readyz and /metrics (default: %(default)s)",
+    )
+    command.add_argument("--verbose", action="store_true", help="log more")
+    command.set_defaults(run=run_operator)
+
+
+def run_operator(options: argparse.Namespace) -> int:
+    """Runs until SIGTERM or SIGINT; 0."""
+    _log(verbose=options.verbose)
+    asyncio.run(_operate(_settings(options)))
+    return 0
+
+
+async def _operate(settings: OperatorSettings) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def take_signals() -> None:
+        for one in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(one, stop.set)
+
+    take_signals()
+    await run(settings, stop, take_signals)
+
+
+def _settings(options: argparse.Namespace) -> OperatorSettings:
+    kubeconfig = os.environ.get("KUBECONFIG")
+    election = None
+    if not options.no_election:
+        election = Election(options.election_namespace or own_namespace("default"))
+    return OperatorSettings(
+        platform=Platform(image=options.image),
+        kubeconfig=Path(kubeconfig) if kubeconfig else None,
+        namespaces=tuple(options.namespace),
+        election=election,
+        listen=options.listen,
+    )
+
+
+def _listen(text: str) -> Listen:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
+    return Listen(host, int(port))
+
+
+def _log(*, verbose: bool) -> None:
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    if not verbose:
+        logging.getLogger("kopf").setLevel(logging.WARNING)

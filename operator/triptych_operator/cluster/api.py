@@ -1,0 +1,153 @@
+"""Calls to the API server: one server-side-apply path, and what little is read and deleted.
+
+Objects are the server's JSON. Every call has a deadline and raises ``Refusal`` when the server
+says no or says nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final, Self
+from urllib.parse import quote, urlencode
+
+import aiohttp
+from kubernetes.aio.client import Configuration
+from prometheus_client import Counter
+
+from triptych_operator.cluster import connection
+from triptych_operator.cluster.kinds import Kind
+from triptych_operator.cluster.refusals import NOT_FOUND, Refusal, refusal, unreachable
+from triptych_operator.desired.naming import MANAGER
+
+CALL_SECONDS: Final = 15.0
+PAGE: Final = 500  # objects of one answer to a list
+CREATED: Final = 201
+_ERRORS_FROM: Final = 400
+_METADATA_ONLY: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+Object = Mapping[str, Any]  # as the API server hands it out
+
+CALLS: Final = Counter(
+    "triptych_operator_api_calls", "Calls to the API server", ["verb", "kind", "status"]
+)
+
+
+class Api:
+    """The API server. Use as an async context manager, which closes its connections."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self._client = connection.client(configuration)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._client.close()
+
+    async def apply(
+        self,
+        kind: Kind,
+        manifest: Object,
+        *,
+        force: bool = True,
+        subresource: str = "",
+        manager: str = MANAGER,
+    ) -> Object:
+        """Server-side apply; what results. Without ``force``, values of others are a conflict."""
+        metadata = manifest["metadata"]
+        path = kind.path(metadata["namespace"], metadata["name"], subresource)
+        query = {"fieldManager": manager, "force": str(force).lower()}
+        return await self._call(
+            "PATCH", kind, path, query, manifest, content="application/apply-patch+yaml"
+        )
+
+    async def create(self, kind: Kind, manifest: Object) -> Object:
+        """Makes a new object."""
+        path = kind.path(manifest["metadata"]["namespace"])
+        return await self._call("POST", kind, path, {"fieldManager": MANAGER}, manifest)
+
+    async def replace(self, kind: Kind, manifest: Object) -> Object:
+        """Replaces an object, if it still has the manifest's resourceVersion."""
+        metadata = manifest["metadata"]
+        path = kind.path(metadata["namespace"], metadata["name"])
+        return await self._call("PUT", kind, path, {"fieldManager": MANAGER}, manifest)
+
+    async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
+        """Deletes an object if it is still the one of ``uid``; it is fine if it has gone."""
+        body = {
+            "kind": "DeleteOptions",
+            "apiVersion": "v1",
+            "preconditions": {"uid": uid},
+            "propagationPolicy": "Background",
+        }
+        try:
+            await self._call("DELETE", kind, kind.path(namespace, name), {}, body)
+        except Refusal as refused:
+            if refused.status != NOT_FOUND:
+                raise
+
+    async def find(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        """An object, or ``None`` when there is none."""
+        try:
+            return await self._call("GET", kind, kind.path(namespace, name), {})
+        except Refusal as refused:
+            if refused.status == NOT_FOUND:
+                return None
+            raise
+
+    async def pages(
+        self, kind: Kind, namespace: str | None, selector: str, *, metadata_only: bool = False
+    ) -> AsyncIterator[tuple[list[Object], str]]:
+        """All objects that ``selector`` matches, in pages, each with the list's version.
+
+        The items of a list do not say their kind, nor does a page of metadata hold anything else.
+        """
+        accept = _METADATA_ONLY if metadata_only else "application/json"
+        query = {"limit": str(PAGE), "labelSelector": selector}
+        while True:
+            page = await self._call("GET", kind, kind.path(namespace), query, accept=accept)
+            metadata = page.get("metadata", {})
+            yield page.get("items") or [], metadata.get("resourceVersion", "")
+            query["continue"] = metadata.get("continue", "")
+            if not query["continue"]:
+                return
+
+    async def read(self, path: str) -> Object:
+        """What the server publishes at ``path``, such as its version or its OpenAPI document."""
+        return await self._call("GET", None, path, {})
+
+    async def _call(
+        self,
+        verb: str,
+        kind: Kind | None,
+        path: str,
+        query: Mapping[str, str],
+        body: Object | None = None,
+        *,
+        content: str = "application/json",
+        accept: str = "application/json",
+    ) -> Object:
+        given = {key: value for key, value in query.items() if value}
+        question = f"?{urlencode(given, quote_via=quote)}" if given else ""
+        url = f"{self._configuration.host}{path}{question}"
+        headers = {"Accept": accept, "Content-Type": content, "User-Agent": "triptych-operator"}
+        token = await self._configuration.get_api_key_with_prefix("BearerToken")
+        if token:
+            headers["Authorization"] = token
+        what, status = f"{verb} {path}", 0
+        try:
+            async with asyncio.timeout(CALL_SECONDS):
+                answer = await self._client.call_api(verb, url, headers, body)
+                content_read = await answer.read()
+                status = answer.status
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise unreachable(what, error) from error
+        finally:
+            CALLS.labels(verb, kind.name if kind else "", str(status)).inc()
+        if status >= _ERRORS_FROM:
+            raise refusal(status, content_read, what, answer.headers.get("Retry-After", ""))
+        found: Object = json.loads(content_read)
+        return found

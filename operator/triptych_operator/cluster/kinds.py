@@ -1,0 +1,53 @@
+"""The kinds of objects that the operator touches, and their paths on the API server. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from triptych_operator.api.service import GROUP, KIND, PLURAL, VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One namespaced kind of object."""
+
+    group: str  # empty for the core group
+    version: str
+    plural: str
+    name: str
+
+    @property
+    def api_version(self) -> str:
+        """As in ``apiVersion``."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str | None, name: str = "", subresource: str = "") -> str:
+        """URL path of an object, or of the collection in ``namespace`` (``None``: in all)."""
+        parts = ["apis", self.group, self.version] if self.group else ["api", self.version]
+        if namespace is not None:
+            parts += ["namespaces", namespace]
+        parts += [self.plural, name, subresource]
+        return "/" + "/".join(part for part in parts if part)
+
+
+SERVICE_RESOURCE: Final = Kind(GROUP, VERSION, PLURAL, KIND)
+POD: Final = Kind("", "v1", "pods", "Pod")
+DEPLOYMENT: Final = Kind("apps", "v1", "deployments", "Deployment")
+AUTOSCALER: Final = Kind("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
+EVENT: Final = Kind("events.k8s.io", "v1", "events", "Event")
+LEASE: Final = Kind("coordination.k8s.io", "v1", "leases", "Lease")
+
+# What the operator applies, and deletes when it is not wanted any more.
+CHILDREN: Final = (
+    Kind("", "v1", "serviceaccounts", "ServiceAccount"),
+    Kind("", "v1", "configmaps", "ConfigMap"),
+    Kind("", "v1", "services", "Service"),
+    Kind("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy"),
+    Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"),
+    DEPLOYMENT,
+    AUTOSCALER,
+)
+# All that it watches.
+OBSERVED: Final = (SERVICE_RESOURCE, *CHILDREN, POD)
+BY_NAME: Final = {kind.name: kind for kind in OBSERVED}

@@ -1,0 +1,180 @@
+"""Makes what stands in the cluster what is wanted: server-side apply, then prune.
+
+Nothing is written that is as wanted already. What was written is put into the store from the
+server's answer, so that the next look does not depend on when the watch tells of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from triptych_operator.api.service import KIND, MultimodalService
+from triptych_operator.cluster.api import Api, Object
+from triptych_operator.cluster.kinds import BY_NAME, DEPLOYMENT
+from triptych_operator.cluster.refusals import CONFLICT, Refusal
+from triptych_operator.desired import naming
+from triptych_operator.desired.difference import APPLIED, is_as_wanted, sealed
+from triptych_operator.json_values import JsonObject
+from triptych_operator.observed.store import Child, ObjectKey, ServiceKey, Store, key_of
+
+_logger = logging.getLogger(__name__)
+
+# Objects of others with one of these names would not conflict with ours, as there may be no value
+# in them that differs, so it takes a look to tell whether the name is free.
+_LOOK_FIRST: Final = frozenset({"ServiceAccount", "ConfigMap"})
+# Who owns a Deployment's replicas between us and the first change by an autoscaler.
+HANDOVER: Final = "triptych-handover"
+
+
+class Applier:
+    """Writes children. ``store`` tells what stands, and learns what was written."""
+
+    def __init__(self, api: Api, store: Store) -> None:
+        self._api = api
+        self._store = store
+        # Children that the server keeps in another form than they were sent in: what was sent,
+        # and a hash of what stands since. Bounded by the number of children.
+        self._settled: dict[ObjectKey, tuple[str, int]] = {}
+
+    async def apply(self, service: MultimodalService, manifests: Sequence[JsonObject]) -> None:
+        """Applies what is not as wanted: kind after kind, the children of one kind together.
+
+        Raises:
+            Refusal: the first of the answers that were refusals; the others of its kind were tried.
+        """
+        for _, group in itertools.groupby(manifests, lambda manifest: manifest["kind"]):
+            calls = [self._apply_one(service, sealed(manifest)) for manifest in group]
+            for answer in await asyncio.gather(*calls, return_exceptions=True):
+                if isinstance(answer, BaseException):
+                    raise answer
+
+    async def prune(
+        self, service: MultimodalService, wanted: Sequence[JsonObject], keep: Collection[str]
+    ) -> None:
+        """Deletes children that are not ``wanted``, but those of the tiers ``keep``."""
+        names = {key_of(str(manifest["kind"]), manifest) for manifest in wanted}
+        for child in self._store.children(_service_key(service)):
+            if child.key in names or child.key.kind == "Pod":
+                continue
+            body = child.body()
+            metadata = body["metadata"]
+            ours = _owner(body) == service.metadata.uid
+            if (
+                ours
+                and "deletionTimestamp" not in metadata
+                and metadata["labels"].get(naming.COMPONENT) not in keep
+            ):
+                await self._delete(service, child)
+
+    async def _apply_one(self, service: MultimodalService, manifest: JsonObject) -> None:
+        key = key_of(str(manifest["kind"]), manifest)
+        child = self._store.child(_service_key(service), key)
+        if child is None:
+            await self._create(service, key, manifest)
+            return
+        body = child.body()
+        owner = _owner(body)
+        if owner not in ("", service.metadata.uid):
+            await self._wait_for_previous(service, child, body)
+        settled = self._settled.get(key) == (_digest(manifest), hash(child.packed))
+        if settled or is_as_wanted(manifest, body):
+            return
+        if child.replicas_ours and "replicas" not in _spec(manifest):
+            await self._hand_over_replicas(key, body)
+        answer = await self._api.apply(BY_NAME[key.kind], manifest)
+        self._learn(service, key, manifest, answer)
+        _logger.info("applied %s", _named(key))
+
+    async def _create(
+        self, service: MultimodalService, key: ObjectKey, manifest: JsonObject
+    ) -> None:
+        kind = BY_NAME[key.kind]
+        if key.kind in _LOOK_FIRST:
+            found = await self._api.find(kind, key.namespace, key.name)
+            if found is not None and _owner(found) != service.metadata.uid:
+                raise _taken(key)
+        try:
+            answer = await self._api.apply(kind, manifest, force=False)
+        except Refusal as refused:
+            if refused.status == CONFLICT and refused.cause == "Conflict":
+                raise _taken(key) from refused
+            raise
+        self._learn(service, key, manifest, answer)
+        _logger.info("created %s", _named(key))
+
+    async def _wait_for_previous(
+        self, service: MultimodalService, child: Child, body: Object
+    ) -> None:
+        """A child of a resource of the same name that is gone: its deletion comes first."""
+        controller = _controller(body)
+        if (controller.get("kind"), controller.get("name")) != (KIND, service.metadata.name):
+            raise _taken(child.key)
+        await self._delete(service, child)
+        raise Refusal(CONFLICT, "PreviousExists", f"waits for {_named(child.key)} to be deleted")
+
+    async def _hand_over_replicas(self, key: ObjectKey, body: Object) -> None:
+        """Lets go of ``replicas`` without a dip. To leave out what nobody else owns would reset
+        it to 1, so the number that stands gets another owner first."""
+        manifest = {
+            "apiVersion": DEPLOYMENT.api_version,
+            "kind": DEPLOYMENT.name,
+            "metadata": {"namespace": key.namespace, "name": key.name},
+            "spec": {"replicas": body["spec"].get("replicas", 1)},
+        }
+        await self._api.apply(DEPLOYMENT, manifest, manager=HANDOVER)
+
+    async def _delete(self, service: MultimodalService, child: Child) -> None:
+        key = child.key
+        await self._api.delete(BY_NAME[key.kind], key.namespace, key.name, child.uid)
+        self._store.forget(_service_key(service), key)
+        self._settled.pop(key, None)
+        _logger.info("deleted %s", _named(key))
+
+    def _learn(
+        self, service: MultimodalService, key: ObjectKey, manifest: JsonObject, answer: Object
+    ) -> None:
+        self._store.put(key.kind, answer)
+        self._settled.pop(key, None)
+        child = self._store.child(_service_key(service), key)
+        if child is not None and not is_as_wanted(manifest, answer):
+            self._settled[key] = (_digest(manifest), hash(child.packed))
+            _logger.debug("the server keeps %s in another form than it was sent", _named(key))
+
+
+def _service_key(service: MultimodalService) -> ServiceKey:
+    return ServiceKey(service.metadata.namespace, service.metadata.name)
+
+
+def _controller(body: Object) -> Object:
+    owners = body["metadata"].get("ownerReferences", ())
+    return next((owner for owner in owners if owner.get("controller")), {})
+
+
+def _owner(body: Object) -> str:
+    return str(_controller(body).get("uid", ""))
+
+
+def _spec(manifest: JsonObject) -> JsonObject:
+    spec = manifest.get("spec")
+    return spec if isinstance(spec, dict) else {}
+
+
+def _digest(manifest: Object) -> str:
+    return str(manifest["metadata"]["annotations"][APPLIED])
+
+
+def _named(key: ObjectKey) -> str:
+    return f"{key.kind} {key.namespace}/{key.name}"
+
+
+def _taken(key: ObjectKey) -> Refusal:
+    return Refusal(
+        CONFLICT,
+        "NameTaken",
+        f"{_named(key)} exists and belongs to somebody else: rename the MultimodalService, "
+        "or delete that object",
+    )

@@ -1,0 +1,163 @@
+"""kopf at the edge: its watches fill the store, and say which resource to look at again.
+
+``on.event`` handlers alone: they put no finalizer on anything and keep no state in annotations,
+so deletion works with the operator down. They are never retried, which is fine, as all they do is
+to take note; what they may miss, ``audit`` finds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import kopf
+from kopf._core.reactor.inventory import ResourceMemories, ResourceMemory
+from triptych_contract.errors import Unavailable
+
+from triptych_operator.cluster import connection
+from triptych_operator.cluster.kinds import OBSERVED, SERVICE_RESOURCE, Kind
+from triptych_operator.desired import naming
+from triptych_operator.observed.store import ServiceKey, Store, belongs
+
+CHILDREN_SELECTOR: Final = f"{naming.MANAGED_BY}={naming.MANAGER},{naming.INSTANCE}"
+_SERVER_SECONDS: Final = 600  # a watch is opened anew after so long
+_CONNECT_SECONDS: Final = 10.0
+_RETRIES: Final = (0.2, 0.5, 1.0, *(2.0,) * 60)  # seconds; two minutes without an API server
+_STOP_SECONDS: Final = 10.0
+_START_SECONDS: Final = 30.0  # until all watches must run
+_COUNT_SECONDS: Final = 2.0
+_logger = logging.getLogger(__name__)
+
+
+def selector(kind: Kind) -> str:
+    """Label selector of what is observed of ``kind``."""
+    return "" if kind == SERVICE_RESOURCE else CHILDREN_SELECTOR
+
+
+class Edge:
+    """The watches of one process.
+
+    Args:
+        changed: called with a resource of which something new is known.
+        listed: called with a kind that a watch has listed anew, which may hide deletions.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        changed: Callable[[ServiceKey], None],
+        listed: Callable[[Kind], None],
+    ) -> None:
+        self._store = store
+        self._changed = changed
+        self._listed = listed
+
+    def take(self, kind: Kind, event: str | None, body: Any) -> None:
+        """Takes in one event of a watch; ``None`` is an object that a list showed."""
+        if not belongs(kind.name, body):
+            return
+        if event is None:
+            self._listed(kind)
+        if event == "DELETED":
+            service = self._store.remove(kind.name, body)
+        else:
+            service = self._store.put(kind.name, body)
+        if service is not None:
+            self._changed(service)
+
+    async def watch(
+        self, kubeconfig: Path | None, namespaces: Sequence[str], started: Callable[[], None]
+    ) -> None:
+        """Watches until cancelled. ``started`` is called once kopf has set itself up: it takes
+        over the process's signals, which are then the caller's to take back.
+
+        Raises:
+            Unavailable: kopf has ended by itself; the process should end too.
+        """
+        tasks = await kopf.spawn_tasks(
+            registry=self._registry(kubeconfig),
+            settings=_settings(),
+            memories=_NoMemories(),
+            standalone=True,
+            clusterwide=not namespaces,
+            namespaces=list(namespaces),
+        )
+        started()
+        try:
+            await self._until_one_ends(tasks, len(namespaces) or 1)
+        finally:
+            await _stop(tasks)
+
+    async def _until_one_ends(self, tasks: Collection[asyncio.Task[Any]], scopes: int) -> None:
+        """kopf goes on when one of its watches has died, deaf to that kind: so they are counted."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        while True:
+            done, _ = await asyncio.wait(
+                tasks, timeout=_COUNT_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
+            for task in done:
+                failure = None if task.cancelled() else task.exception()
+                raise Unavailable(f"{task.get_name()} ended: {failure}") from failure
+            watching = sum(
+                task.get_name().startswith("watcher for ") for task in asyncio.all_tasks()
+            )
+            if watching < scopes * len(OBSERVED) and loop.time() - began > _START_SECONDS:
+                raise Unavailable(
+                    f"only {watching} of {scopes * len(OBSERVED)} watches run: start again"
+                )
+
+    def _registry(self, kubeconfig: Path | None) -> kopf.OperatorRegistry:
+        registry = kopf.OperatorRegistry()
+
+        async def login(**_: Any) -> kopf.ConnectionInfo:
+            return await connection.for_kopf(kubeconfig)
+
+        async def on_event(*, event: kopf.RawEvent, param: Any = None, **_: Any) -> None:
+            self.take(param, event["type"], event["object"])
+
+        kopf.on.login(registry=registry, id="login")(login)
+        for kind in OBSERVED:
+            declare = kopf.on.event(
+                kind.group, kind.version, kind.plural, registry=registry, id="take", param=kind
+            )
+            declare(on_event)
+        return registry
+
+
+class _NoMemories(ResourceMemories):
+    """kopf remembers every object that it has seen, for handlers of kinds that we have none of."""
+
+    async def recall(self, raw_body: Any, **_: Any) -> ResourceMemory:
+        return ResourceMemory()
+
+
+def _settings() -> kopf.OperatorSettings:
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False  # our Events are posted by ``cluster.events`` alone
+    settings.scanning.disabled = True  # no rights on namespaces and definitions are needed
+    settings.process.ultimate_exiting_timeout = None
+    settings.watching.server_timeout = _SERVER_SECONDS
+    settings.watching.connect_timeout = _CONNECT_SECONDS
+    settings.watching.chunk_size = 500
+    settings.networking.error_backoffs = _RETRIES
+    settings.queueing.idle_timeout = 1.0
+    for kind in OBSERVED:
+        if kind != SERVICE_RESOURCE:
+            settings.watching.label_selectors[kind.group, kind.version, kind.plural] = (
+                CHILDREN_SELECTOR
+            )
+    return settings
+
+
+async def _stop(tasks: Collection[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_STOP_SECONDS):
+            await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,152 @@
+"""One reconcile, on one screen: what should stand, make it so, say how it is."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
+from pydantic import ValidationError
+from triptych_contract.errors import InvalidRequest
+from triptych_contract.names import Tier
+
+from triptych_operator.api.manifests import validate_service
+from triptych_operator.api.service import API_VERSION, KIND, MultimodalService
+from triptych_operator.api.status import ServiceStatus
+from triptych_operator.cluster.api import Api, Object
+from triptych_operator.cluster.events import announce
+from triptych_operator.cluster.kinds import SERVICE_RESOURCE
+from triptych_operator.cluster.refusals import NOT_FOUND, Refusal
+from triptych_operator.controller.applier import Applier
+from triptych_operator.desired.deployments import revision
+from triptych_operator.desired.platform import Platform
+from triptych_operator.desired.state import desired_state
+from triptych_operator.observed.snapshot import snapshot_of
+from triptych_operator.observed.store import ServiceKey, Store
+from triptych_operator.observed.troubles import Trouble
+from triptych_operator.rollout.step import next_step
+from triptych_operator.status.announcements import announcements
+from triptych_operator.status.conditions import status_of, status_of_invalid
+
+_logger = logging.getLogger(__name__)
+_REASON_LIMIT: Final = 128  # characters of a condition's reason
+
+Clock = Callable[[], datetime]
+
+
+def utc_now() -> datetime:
+    """The time of flips and Events."""
+    return datetime.now(UTC)
+
+
+class Reconciler:
+    """Brings one resource at a time to what its spec says."""
+
+    def __init__(self, api: Api, store: Store, platform: Platform, clock: Clock = utc_now) -> None:
+        self._api = api
+        self._store = store
+        self._platform = platform
+        self._clock = clock
+        self._applier = Applier(api, store)
+
+    async def reconcile(self, key: ServiceKey) -> None:
+        """Looks at everything anew and does what is due; nothing when all is as it should be.
+
+        Raises:
+            Refusal: the API server refused something, which the status now says too.
+        """
+        body = self._store.resource(key)
+        if body is None or "deletionTimestamp" in body["metadata"]:
+            return  # its children go with it: they name it as their owner
+        previous = _status_in(body)
+        try:
+            service = validate_service(body, f"{key.namespace}/{key.name}")
+        except InvalidRequest as invalid:
+            await self._report_invalid(body, invalid.message, previous)
+            return
+        revisions = self._revisions(service)
+        refused = await self._bring_about(key, service, revisions)
+        trouble = _trouble(refused) if refused else None
+        snapshot = snapshot_of(self._store.children(key), trouble)
+        status = status_of(service, revisions, snapshot, previous, _seconds(self._clock()))
+        await self._report(body, service, previous, status)
+        if refused:
+            raise refused
+
+    async def _bring_about(
+        self, key: ServiceKey, service: MultimodalService, revisions: dict[Tier, str]
+    ) -> Refusal | None:
+        step = next_step(service.spec.topology, revisions, snapshot_of(self._store.children(key)))
+        wanted = desired_state(service, self._platform, step.apply)
+        try:
+            await self._applier.apply(service, wanted)
+            await self._applier.prune(service, wanted, step.keep)
+        except Refusal as refused:
+            return refused
+        return None
+
+    def _revisions(self, service: MultimodalService) -> dict[Tier, str]:
+        tiers = service.spec.topology.tiers
+        return {tier: revision(service, tier, self._platform) for tier in tiers}
+
+    async def _report_invalid(self, body: Object, problem: str, previous: ServiceStatus) -> None:
+        generation = body["metadata"]["generation"]
+        now = _seconds(self._clock())
+        status = status_of_invalid(generation, problem, previous, now)
+        await self._write_status(body, previous, status)
+
+    async def _report(
+        self,
+        body: Object,
+        service: MultimodalService,
+        previous: ServiceStatus,
+        status: ServiceStatus,
+    ) -> None:
+        if not await self._write_status(body, previous, status):
+            return
+        for told in announcements(previous, status):
+            await announce(self._api, service, told, _microseconds(self._clock()))
+
+    async def _write_status(
+        self, body: Object, previous: ServiceStatus, status: ServiceStatus
+    ) -> bool:
+        """Writes the status if it says anything new, and tells whether it did."""
+        if status == previous or status.observed_generation < previous.observed_generation:
+            return False
+        metadata = {name: body["metadata"][name] for name in ("name", "namespace", "uid")}
+        manifest = {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "metadata": metadata,
+            "status": status.model_dump(mode="json", by_alias=True, exclude_none=True),
+        }
+        try:
+            answer = await self._api.apply(SERVICE_RESOURCE, manifest, subresource="status")
+        except Refusal as refused:
+            if refused.status == NOT_FOUND:
+                return False  # deleted meanwhile
+            raise
+        self._store.put(KIND, answer)
+        return True
+
+
+def _status_in(body: Object) -> ServiceStatus:
+    """The status that stands; empty when there is none that we could have written."""
+    try:
+        return ServiceStatus.model_validate_json(json.dumps(body.get("status") or {}))
+    except ValidationError:
+        return ServiceStatus()
+
+
+def _trouble(refused: Refusal) -> Trouble:
+    return Trouble(refused.cause[:_REASON_LIMIT], refused.message, lasting=not refused.passes)
+
+
+def _seconds(time: datetime) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _microseconds(time: datetime) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,152 @@
+"""One process of the operator, from its first connection to its last."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from triptych_contract.errors import Unavailable
+
+from triptych_operator.cluster import connection
+from triptych_operator.cluster.api import Api
+from triptych_operator.cluster.election import Claim, LeaseElection
+from triptych_operator.cluster.kinds import SERVICE_RESOURCE
+from triptych_operator.cluster.refusals import NOT_FOUND, Refusal
+from triptych_operator.controller.audit import Audit
+from triptych_operator.controller.edge import Edge
+from triptych_operator.controller.health import serve
+from triptych_operator.controller.queue import KeyedQueue
+from triptych_operator.controller.reconcile import Reconciler, utc_now
+from triptych_operator.controller.settings import Election, OperatorSettings
+from triptych_operator.controller.workers import work
+from triptych_operator.observed.store import ServiceKey, Store
+
+_logger = logging.getLogger(__name__)
+_START_PAUSE: Final = 2.0  # seconds between attempts to list everything at the start
+_DEAF_PERIODS: Final = 6  # audits that may fail before the process counts as broken
+
+
+async def run(
+    settings: OperatorSettings,
+    stop: asyncio.Event,
+    take_signals: Callable[[], None] = lambda: None,
+) -> None:
+    """Operates until ``stop`` is set; waits for its turn first where an election is asked for.
+
+    Args:
+        take_signals: called whenever something has taken over the process's signal handlers.
+
+    Raises:
+        InvalidRequest: there is no cluster to connect to.
+        Unavailable: it lost the election, or the watches ended; start it again.
+    """
+    configuration = await connection.load(settings.kubeconfig)
+    operation = _Operation(settings, take_signals)
+    async with Api(configuration) as api, serve(settings.listen, operation.problem):
+        if settings.election is None:
+            await _until_first(stop, operation.run(api))
+            return
+        election = _election(api, settings.election)
+        if not await _until_first(stop, election.acquire()):
+            return
+        try:
+            await _until_first(stop, _lost(election), operation.run(api))
+        finally:
+            await election.release()
+
+
+class _Operation:
+    """Watches, audit and workers over one store."""
+
+    def __init__(self, settings: OperatorSettings, take_signals: Callable[[], None]) -> None:
+        self._settings = settings
+        self._take_signals = take_signals
+        self._audit: Audit | None = None
+
+    def problem(self) -> str:
+        """What is wrong, or nothing."""
+        if self._audit is None:
+            return ""
+        silent = asyncio.get_running_loop().time() - self._audit.finished_at
+        limit = _DEAF_PERIODS * self._settings.pace.audit
+        return f"nothing could be listed for {silent:.0f} s" if silent > limit else ""
+
+    async def run(self, api: Api) -> None:
+        settings, pace = self._settings, self._settings.pace
+        store = Store()
+        queue: KeyedQueue[ServiceKey] = KeyedQueue(
+            first_retry=pace.first_retry, last_retry=pace.last_retry
+        )
+        audit = Audit(api, store, settings.scopes, pace.audit, queue.add)
+        await _fill(audit)
+        self._audit = audit
+        for key in store.services():
+            queue.add(key)
+        edge = Edge(store, changed=queue.add, listed=audit.soon)
+        reconciler = Reconciler(api, store, settings.platform)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(
+                    edge.watch(settings.kubeconfig, settings.namespaces, self._take_signals)
+                )
+                group.create_task(audit.run())
+                for _ in range(pace.workers):
+                    group.create_task(work(queue, reconciler, pace.reconcile))
+        except* Unavailable as ended:
+            raise ended.exceptions[0] from None
+        finally:
+            queue.close()
+
+
+async def _fill(audit: Audit) -> None:
+    while True:
+        try:
+            await audit.fill()
+        except Refusal as refused:
+            _logger.error("cannot begin: %s%s", refused.message, _advice(refused))  # noqa: TRY400 - the message says it all
+            await asyncio.sleep(_START_PAUSE)
+        else:
+            return
+
+
+def _advice(refused: Refusal) -> str:
+    if refused.status == NOT_FOUND and SERVICE_RESOURCE.plural in refused.message:
+        return "; install the resource definition: kubectl apply -f crds/"
+    return ""
+
+
+def _election(api: Api, election: Election) -> LeaseElection:
+    claim = Claim(
+        namespace=election.namespace,
+        name=election.name,
+        identity=f"{socket.gethostname()}_{os.getpid()}",
+        duration=election.duration,
+        renew=election.renew,
+    )
+    return LeaseElection(api, claim, utc_now)
+
+
+async def _lost(election: LeaseElection) -> None:
+    await election.hold()
+    raise Unavailable("another replica may lead now: this one ends, to be started again")
+
+
+async def _until_first(stop: asyncio.Event, *work: Awaitable[None]) -> bool:
+    """Runs ``work`` until one of it ends or ``stop`` is set, then ends the rest; whether it ended
+    by itself. Errors of it are raised."""
+    stopping = asyncio.ensure_future(stop.wait())
+    running = [asyncio.ensure_future(one) for one in work]
+    try:
+        done, _ = await asyncio.wait([stopping, *running], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (stopping, *running):
+            task.cancel()
+        await asyncio.gather(stopping, *running, return_exceptions=True)
+    for task in running:
+        if task in done:
+            task.result()
+    return any(task in done for task in running)

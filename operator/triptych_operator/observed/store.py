@@ -1,0 +1,190 @@
+"""What the watches have shown of every resource and its children, in little memory. Pure.
+
+An object is kept as compressed JSON of what a reconcile reads; times, counts and the bookkeeping
+of the server are left out, so that a change of those alone is no change. An older version never
+replaces a newer one, whatever the order in which watches, lists and answers arrive.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from triptych_operator.api.service import API_VERSION, KIND
+from triptych_operator.desired import naming
+
+Object = Mapping[str, Any]
+
+_METADATA: Final = (
+    "name", "namespace", "uid", "labels", "annotations", "ownerReferences", "deletionTimestamp",
+)  # fmt: skip
+_STATUS_KINDS: Final = frozenset({KIND, "Pod", "HorizontalPodAutoscaler"})
+_POD_STATUS: Final = ("conditions", "containerStatuses", "initContainerStatuses")
+_TIMES: Final = frozenset({"lastTransitionTime", "lastProbeTime", "lastScaleTime"})
+_KEEP_GENERATION: Final = frozenset({KIND})
+
+
+class ServiceKey(NamedTuple):
+    """Which resource."""
+
+    namespace: str
+    name: str
+
+
+class ObjectKey(NamedTuple):
+    """Which object."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """One object as it was last seen."""
+
+    key: ObjectKey
+    uid: str
+    version: int
+    replicas_ours: bool  # of a Deployment: nobody but us has set its replicas
+    packed: bytes
+
+    def body(self) -> Object:
+        """What is kept of it."""
+        unpacked: Object = json.loads(zlib.decompress(self.packed))
+        return unpacked
+
+
+class Store:
+    """Objects by the resource that they belong to."""
+
+    def __init__(self) -> None:
+        self._objects: dict[ServiceKey, dict[ObjectKey, Child]] = {}
+
+    def put(self, kind: str, body: Object) -> ServiceKey | None:
+        """Takes in an object; the resource it belongs to, when that has anything new in it."""
+        service, key = service_of(kind, body), key_of(kind, body)
+        metadata = body["metadata"]
+        version = version_of(body)
+        known = self._objects.get(service, {}).get(key)
+        if known is not None and known.version >= version:
+            return None
+        packed = _pack(_reduced(kind, body))
+        ours = kind == "Deployment" and _replicas_ours(metadata.get("managedFields", ()))
+        child = Child(key, metadata["uid"], version, ours, packed)
+        self._objects.setdefault(service, {})[key] = child
+        same = known is not None and (known.uid, known.packed) == (child.uid, packed)
+        return None if same else service
+
+    def remove(self, kind: str, body: Object) -> ServiceKey | None:
+        """Forgets an object that was deleted; the resource it belonged to, if it was known."""
+        service, key = service_of(kind, body), key_of(kind, body)
+        known = self._objects.get(service, {}).get(key)
+        if known is None or known.uid != body["metadata"]["uid"]:
+            return None
+        self.forget(service, key)
+        return service
+
+    def forget(self, service: ServiceKey, key: ObjectKey) -> None:
+        """Drops an object that is known not to exist any more."""
+        objects = self._objects.get(service, {})
+        objects.pop(key, None)
+        if not objects:
+            self._objects.pop(service, None)
+
+    def resource(self, service: ServiceKey) -> Object | None:
+        """The MultimodalService itself."""
+        child = self._objects.get(service, {}).get(ObjectKey(KIND, *service))
+        if child is None:
+            return None
+        return {"apiVersion": API_VERSION, "kind": KIND, **child.body()}
+
+    def children(self, service: ServiceKey) -> list[Child]:
+        """Everything of ``service`` but the MultimodalService itself."""
+        return [one for key, one in self._objects.get(service, {}).items() if key.kind != KIND]
+
+    def child(self, service: ServiceKey, key: ObjectKey) -> Child | None:
+        """One object of ``service``."""
+        return self._objects.get(service, {}).get(key)
+
+    def of_kind(self, kind: str) -> Iterator[tuple[ServiceKey, Child]]:
+        """Every object of one kind. The store must not change meanwhile."""
+        for service, objects in self._objects.items():
+            for key, child in objects.items():
+                if key.kind == kind:
+                    yield service, child
+
+    def services(self) -> list[ServiceKey]:
+        """Every resource that exists."""
+        return [key for key, objects in self._objects.items() if ObjectKey(KIND, *key) in objects]
+
+
+def service_of(kind: str, body: Object) -> ServiceKey:
+    """The resource that an object is, or belongs to by its label."""
+    metadata = body["metadata"]
+    name = metadata["name"] if kind == KIND else metadata["labels"][naming.INSTANCE]
+    return ServiceKey(metadata["namespace"], name)
+
+
+def key_of(kind: str, body: Object) -> ObjectKey:
+    """Which object ``body`` is."""
+    return ObjectKey(kind, body["metadata"]["namespace"], body["metadata"]["name"])
+
+
+def belongs(kind: str, body: Object) -> bool:
+    """Whether an object is a resource, or labelled as belonging to one."""
+    return kind == KIND or naming.INSTANCE in body["metadata"].get("labels", {})
+
+
+def version_of(body: Object) -> int:
+    """The resourceVersion. Comparable as a number: Kubernetes promises so since 1.35, and etcd's
+    revisions always were."""
+    return int(body["metadata"].get("resourceVersion") or 0)
+
+
+def _reduced(kind: str, body: Object) -> Object:
+    metadata = {field: body["metadata"][field] for field in _METADATA if field in body["metadata"]}
+    if kind in _KEEP_GENERATION:
+        metadata["generation"] = body["metadata"].get("generation", 0)
+    kept = {
+        name: value
+        for name, value in body.items()
+        if name not in ("metadata", "status", "apiVersion", "kind")
+    }
+    if kind == "Pod":
+        kept.pop("spec", None)
+    if kind in _STATUS_KINDS and "status" in body:
+        kept["status"] = _status(kind, body["status"])
+    return {**kept, "metadata": metadata}
+
+
+def _status(kind: str, status: Object) -> Object:
+    if kind == KIND:
+        return status
+    fields: Iterable[str] = _POD_STATUS if kind == "Pod" else ("conditions",)
+    return {name: _timeless(status[name]) for name in fields if name in status}
+
+
+def _timeless(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_timeless(one) for one in value]
+    if isinstance(value, dict):
+        return {name: _timeless(one) for name, one in value.items() if name not in _TIMES}
+    return value
+
+
+def _replicas_ours(fields: Iterable[Object]) -> bool:
+    """Whether ``spec.replicas`` is set by our applies alone, so that to leave it out resets it."""
+    owners = {
+        (entry.get("manager"), entry.get("operation"))
+        for entry in fields
+        if "f:replicas" in entry.get("fieldsV1", {}).get("f:spec", {})
+    }
+    return owners == {(naming.MANAGER, "Apply")}
+
+
+def _pack(body: Object) -> bytes:
+    return zlib.compress(json.dumps(body, separators=(",", ":"), sort_keys=True).encode(), 1)

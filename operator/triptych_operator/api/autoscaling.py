@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal, Protocol
 
 from pydantic import Field
 from triptych_contract.names import Tier
 
 from triptych_operator.api.rules import ApiModel, Rule
-from triptych_operator.api.scalars import PositiveQuantity
+from triptych_operator.api.scalars import PositiveQuantity, parse_quantity
 
 
 class Signal(StrEnum):
@@ -48,9 +48,23 @@ SIGNALS: Final[Mapping[Tier, tuple[Signal, ...]]] = {
 class ScalingMetric(ApiModel):
     """One signal and the value to keep it at."""
 
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="self.signal != 'CPUUtilization' || quantity(string(self.target)).isInteger()",
+            message="the target of CPUUtilization is in percent of the requested CPU: write a "
+            "whole number such as 80",
+            holds=lambda given: (
+                given.signal is not Signal.CPU_UTILIZATION or parse_quantity(given.target) % 1 == 0
+            ),
+        ),
+    )
+
     signal: Signal
-    """What is measured. CPUUtilization works in every cluster; the others need an external metrics
-    API that serves Triptych's signals."""
+    """What is measured. Every tier has CPUUtilization, which works in every cluster; the others
+    need an external metrics API that serves Triptych's signals. encoder: ImagesPerSecond,
+    VisualTokensPerSecond, QueueWait, BacklogTokens. prefill: InputTokensPerSecond, QueueWait,
+    BacklogTokens. decode: RunningRequests, KVUtilization, TimePerOutputToken. fused: those of
+    prefill and decode. gateway: RunningRequests."""
     target: PositiveQuantity
     """Value to keep the signal at. Per pod: ImagesPerSecond, VisualTokensPerSecond,
     InputTokensPerSecond, BacklogTokens, RunningRequests. Over the tier: QueueWait and
@@ -77,7 +91,7 @@ class ScalingRules(ApiModel):
     select_policy: Literal["Max", "Min", "Disabled"] | None = None
     """Which policy counts when several apply; Disabled never scales in this direction."""
     policies: tuple[ScalingPolicy, ...] = Field(default=(), max_length=8)
-    """Bounds of the pace."""
+    """Bounds of the pace. Default: those of Kubernetes."""
 
 
 class ScalingBehavior(ApiModel):
@@ -111,21 +125,48 @@ class Autoscaling(ApiModel):
     """Fewest pods, kept even when nothing is to do."""
     max: int = Field(ge=1, le=1000)
     """Most pods, however much is to do."""
-    metrics: tuple[ScalingMetric, ...] = Field(min_length=1, max_length=10)
+    metrics: tuple[ScalingMetric, ...] = Field(min_length=1, max_length=7)
     """What to scale on; with several, the one that asks for most pods counts."""
     behavior: ScalingBehavior | None = None
     """The pace of scaling. Default: that of Kubernetes."""
 
 
-def signals_rule(tier: Tier) -> Rule:
-    """``tier`` scales on the signals that its pods measure."""
+class ScaledTier(Protocol):
+    """A tier, as far as its autoscaling goes."""
+
+    @property
+    def autoscaling(self) -> Autoscaling | None:
+        """What it scales on, if it does."""
+
+
+def scaling_rules(tier: Tier) -> tuple[Rule, ...]:
+    """What holds for the autoscaling of ``tier`` beside what holds for any."""
     known = SIGNALS[tier]
+    return (_signals_rule(tier, known), *([_KV_RULE] if Signal.KV_UTILIZATION in known else []))
+
+
+def _signals_rule(tier: Tier, known: Sequence[Signal]) -> Rule:
+    """``tier`` scales on the signals that its pods measure."""
     listed = ", ".join(f"'{signal}'" for signal in known)
     return Rule(
         cel=f"!has(self.autoscaling) || self.autoscaling.metrics.all(m, m.signal in [{listed}])",
         message=f"tier {tier} scales on {', '.join(known)}: choose one of these signals",
-        holds=lambda given: (
-            given.autoscaling is None
-            or all(metric.signal in known for metric in given.autoscaling.metrics)
-        ),
+        holds=lambda given: all(metric.signal in known for metric in _metrics(given)),
     )
+
+
+# A rule of the tiers that have it, since CEL on quantities costs much of what a definition may.
+_KV_RULE: Final = Rule(
+    cel="!has(self.autoscaling) || self.autoscaling.metrics.all(m, m.signal != 'KVUtilization' || "
+    "!quantity(string(m.target)).isGreaterThan(quantity('1')))",
+    message="the target of KVUtilization is a part of the KV memory: write at most 1, such as "
+    "800m for 80 %",
+    holds=lambda given: all(
+        metric.signal is not Signal.KV_UTILIZATION or parse_quantity(metric.target) <= 1
+        for metric in _metrics(given)
+    ),
+)
+
+
+def _metrics(tier: ScaledTier) -> tuple[ScalingMetric, ...]:
+    return tier.autoscaling.metrics if tier.autoscaling is not None else ()

@@ -14,6 +14,7 @@ from pydantic_core import ErrorDetails
 from triptych_contract.errors import InvalidRequest
 
 from triptych_operator.api.service import MultimodalService
+from triptych_operator.api.stored import as_stored
 
 MANIFEST_LIMIT: Final = 3 * 1024 * 1024  # bytes; the API server takes no larger object
 
@@ -81,8 +82,7 @@ def validate_service(body: object, origin: str) -> MultimodalService:
             f"{origin}: not an object; begin with apiVersion, kind, metadata, spec"
         )
     try:
-        # Strict JSON rules, so that what passes here passes in the API server too. A date, which
-        # only YAML has, becomes its text.
+        # Strict JSON rules, so that what passes here passes in the API server too.
         return MultimodalService.model_validate_json(_as_json(body, origin))
     except ValidationError as error:
         problems = [_explain(details) for details in error.errors(include_url=False)]
@@ -103,8 +103,9 @@ def check_for_cluster(service: MultimodalService, origin: str) -> None:
 
 
 def _as_json(body: Mapping[str, Any], origin: str) -> str:
+    """JSON text of what would be stored. A date, which only YAML has, becomes its text."""
     try:
-        return json.dumps(body, default=str)
+        return json.dumps(as_stored(dict(body), MultimodalService), default=str, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:  # odd keys, cycles, sheer depth
         raise InvalidRequest(f"{origin}: not expressible as JSON: {error}") from error
 

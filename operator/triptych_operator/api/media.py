@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from triptych_operator.api.rules import ApiModel
-from triptych_operator.api.scalars import Bytes, Duration, Network
+from triptych_operator.api.scalars import Duration, Network, PositiveBytes, PositiveDuration
 
 
 class Budget(ApiModel):
@@ -15,7 +15,7 @@ class Budget(ApiModel):
 
     max_items: int = Field(default=16, ge=0, le=1024)
     """Pictures in one request; 0 serves text alone."""
-    max_bytes: Bytes = "20Mi"
+    max_bytes: PositiveBytes = "20Mi"
     """Size of one picture file."""
     max_pixels: int = Field(default=64_000_000, ge=1, le=1_000_000_000)
     """Width times height of one picture, read from its header before anything is decoded."""
@@ -34,7 +34,7 @@ class UrlPolicy(ApiModel):
     allow_networks: tuple[Network, ...] = Field(default=(), max_length=64)
     """Networks that may be fetched from although they are not public, such as 10.1.0.0/16 for an
     object store of your own. Private, loopback, link-local and metadata addresses are refused."""
-    fetch_timeout: Duration = "10s"
+    fetch_timeout: PositiveDuration = "10s"
     """How long fetching one picture may take."""
 
 
@@ -43,9 +43,9 @@ class MediaDecode(ApiModel):
 
     processes: int = Field(default=2, ge=1, le=256)
     """Decoder processes of one gateway pod: about as many as it has cores."""
-    timeout: Duration = "10s"
+    timeout: PositiveDuration = "10s"
     """How long decoding one picture may take."""
-    inflight: Bytes = "1Gi"
+    inflight: PositiveBytes = "1Gi"
     """Decoded pictures in memory, all requests of one gateway pod together."""
 
 
@@ -66,11 +66,11 @@ class TransferSpec(ApiModel):
     transport: Literal["auto", "grpc", "nixl"] = "auto"
     """auto takes the fastest that both ends have; grpc works everywhere; nixl uses shared memory
     or RDMA."""
-    lease: Duration = "30s"
+    lease: PositiveDuration = "30s"
     """How long a tensor is kept for the peer that has been told to fetch it."""
-    timeout: Duration = "20s"
+    timeout: PositiveDuration = "20s"
     """How long one fetch may take."""
-    landing: Bytes = "1Gi"
+    landing: PositiveBytes = "1Gi"
     """Memory of each pod for tensors that arrive and are not yet used."""
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from triptych_operator.api.rules import ApiModel, Rule
-from triptych_operator.api.scalars import ClaimName, ImageReference, ModelSource, Text
+from triptych_operator.api.rules import ApiModel, Immutable, Rule
+from triptych_operator.api.scalars import ClaimName, ImageReference, ModelSource, Scalar, Text
 
 _NOT_A_LOCAL_FOLDER = Rule(
     cel="!self.source.startsWith('file://')",
@@ -52,9 +52,7 @@ class ProcessorSpec(ApiModel):
     max_pixels: int | None = Field(default=None, ge=1, le=1_000_000_000)
     """Larger pictures are scaled down to this many pixels: the strongest lever on the cost of a
     picture. Default: what the model folder says."""
-    parameters: dict[str, str | int | float | bool | None] = Field(
-        default_factory=dict, max_length=64
-    )
+    parameters: dict[str, Scalar] = Field(default_factory=dict, max_length=64)
     """Other parameters of the processor by its own names, such as do_resize: false. Values are
     strings, numbers, booleans or null. All are part of the fingerprint."""
 
@@ -70,8 +68,14 @@ class ModelSpec(ApiModel):
     revision: Text
     """Version of the model, pinned: "1" for a built-in one, a commit or tag on the Hub. Part of
     every fingerprint, so two versions never share an embedding."""
-    served_name: Text
-    """Name that clients put into the "model" field of a request."""
+    served_name: Annotated[
+        Text,
+        Immutable(
+            "servedName cannot be changed, since clients ask for the model by it: make another "
+            "MultimodalService and move the clients there"
+        ),
+    ]
+    """Name that clients put into the "model" field of a request. It cannot be changed."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """Number format of weights and activations: bfloat16 suits GPUs, float32 is fastest on CPUs."""
     encoder: EncoderModel | None = None

@@ -83,6 +83,7 @@ class NumberOrText:
     pattern: str
     message: str
     minimum: int = 0  # of a value that is written as a number
+    maximum: int = 2**63 - 1
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
@@ -99,12 +100,32 @@ class NumberOrText:
         made["x-kubernetes-int-or-string"] = True
         made["pattern"] = self.pattern
         made["minimum"] = self.minimum
+        made["maximum"] = self.maximum
         return made
 
     def _checked(self, value: str) -> str:
         if not matches(self.pattern, value):
             raise PydanticCustomError("pattern", "{message}", {"message": self.message})
         return value
+
+
+@dataclass(frozen=True, slots=True)
+class Immutable:
+    """Annotation of a field that keeps the value that it had when the resource was made.
+
+    Only the API server, which knows that value, can check it.
+    """
+
+    message: str
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Adds the rule."""
+        made = handler(schema)
+        rule = {"rule": "self == oldSelf", "message": self.message}
+        made["x-kubernetes-validations"] = [*made.get("x-kubernetes-validations", ()), rule]
+        return made
 
 
 def matches(pattern: str, value: str) -> bool:

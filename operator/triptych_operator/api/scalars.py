@@ -15,46 +15,100 @@ from triptych_operator.api.rules import NumberOrText, Obeys, Rule, matches
 _SUFFIXES: Final[dict[str, Decimal]] = {
     "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "": Decimal(1),
     "k": Decimal(10**3), "M": Decimal(10**6), "G": Decimal(10**9), "T": Decimal(10**12),
-    "P": Decimal(10**15), "E": Decimal(10**18),
     "Ki": Decimal(2**10), "Mi": Decimal(2**20), "Gi": Decimal(2**30), "Ti": Decimal(2**40),
-    "Pi": Decimal(2**50), "Ei": Decimal(2**60),
 }  # fmt: skip
-_SUFFIX: Final = r"([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?$"
-_QUANTITY: Final = r"^[0-9]{1,18}(\.[0-9]{1,9})?" + _SUFFIX
-_POSITIVE: Final = (
-    r"^([0-9]{0,8}[1-9][0-9]{0,9}(\.[0-9]{1,9})?|[0-9]{1,18}\.[0-9]{0,4}[1-9][0-9]{0,4})" + _SUFFIX
+# Each has so many digits that its value stays below 2**63, where Kubernetes would cap it unseen.
+_QUANTITY: Final = (
+    r"^([0-9]{1,15}(\.[0-9]{1,9})?[num]?"
+    r"|[0-9]{1,9}(\.[0-9]{1,9})?([kM]|[KM]i)"
+    r"|[0-9]{1,6}(\.[0-9]{1,9})?([GT]|[GT]i|[eE][+-]?[0-9]))$"
 )
-_BYTES: Final = r"^[0-9]{1,18}([kMGTPE]|[KMGTPE]i)?$"
-_DURATION: Final = r"^([0-9]{1,9}(ms|s|m|h))+$"
+# In thousandths, since an autoscaler computes in these.
+_POSITIVE: Final = (
+    r"^([1-9][0-9]{0,8}(\.[0-9]{1,3}|[mkM])?|0\.([1-9][0-9]{0,2}|0[1-9][0-9]?|00[1-9]))$"
+)
+_BYTES: Final = r"^([0-9]{1,15}|[0-9]{1,9}([kM]|[KM]i)|[0-9]{1,6}([GT]|[GT]i))$"
+_SOME_BYTES: Final = r"^([1-9][0-9]{0,14}|[1-9][0-9]{0,8}([kM]|[KM]i)|[1-9][0-9]{0,5}([GT]|[GT]i))$"
+_DURATION: Final = r"^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?([0-9]{1,6}ms)?$"
 _UNIT_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_LABEL: Final = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
+NAME_LIMIT: Final = 253  # of names that may hold dots
+_CLAIM: Final = rf"{_LABEL}(\.{_LABEL})*"
 _SOURCE: Final = (
     r"^(builtin://[a-z0-9][a-z0-9-]*"
     r"|hf://[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*"
-    r"|pvc://[a-z0-9]([a-z0-9.-]*[a-z0-9])?(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+"
+    rf"|pvc://{_CLAIM}(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+"
     r"|file:///[^\n]+)$"
 )
+_SHORT_NAME: Final = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+_LABEL_NAME: Final = rf"^({_CLAIM}/)?{_SHORT_NAME}$"
+RESOURCE_NAME: Final = rf"^(cpu|memory|ephemeral-storage|{_CLAIM}/{_SHORT_NAME})$"
 _IMAGE: Final = (
     r"^[a-z0-9][a-zA-Z0-9._-]*(:[0-9]+)?(/[a-z0-9._-]+)*(:[a-zA-Z0-9._-]+)?(@sha256:[0-9a-f]{64})?$"
 )
 
 
+def names_rule(field: str, pattern: str, message: str) -> Rule:
+    """A rule of an object: every name in its map ``field`` matches ``pattern``."""
+    return Rule(
+        cel=f"!has(self.{field}) || "
+        f"self.{field}.all(k, k.size() <= {NAME_LIMIT} && {_cel_match(pattern, 'k')})",
+        message=message,
+        holds=lambda given: all(
+            len(name) <= NAME_LIMIT and matches(pattern, name) for name in getattr(given, field)
+        ),
+    )
+
+
+def label_names_rule(field: str) -> Rule:
+    """A rule of an object: every name in its map ``field`` could name a label or annotation."""
+    message = (
+        f"a name in {field} is none: write NAME or DOMAIN/NAME of letters, digits, dashes, dots "
+        "and underscores"
+    )
+    return names_rule(field, _LABEL_NAME, message)
+
+
 def _matching(pattern: str, message: str) -> Rule:
+    return Rule(_cel_match(pattern), message, functools.partial(matches, pattern))
+
+
+def _duration(message: str, *, least: str) -> Rule:
+    """A rule for durations with a digit of the class ``least`` in them."""
+    return Rule(
+        cel=f"{_cel_match(_DURATION)} && {_cel_match(least)}",
+        message=message,
+        holds=lambda value: matches(_DURATION, value) and re.search(least, value) is not None,
+    )
+
+
+def _cel_match(pattern: str, value: str = "self") -> str:
     escaped = pattern.replace("\\", "\\\\")
-    return Rule(f"self.matches('{escaped}')", message, functools.partial(matches, pattern))
+    return f"{value}.matches('{escaped}')"
+
+
+def _is_source(value: str) -> bool:
+    return matches(_SOURCE, value) and (
+        not value.startswith("pvc://") or len(value.split("/")[2]) <= NAME_LIMIT
+    )
 
 
 def _is_network(value: str) -> bool:
+    if re.fullmatch(r"[0-9a-fA-F.:]+/(0|[1-9][0-9]{0,2})", value) is None:
+        return False  # a zone, a mask or a leading zero, which the API server refuses
     try:
-        ipaddress.ip_network(value)
+        first = ipaddress.ip_network(value).network_address
     except ValueError:
         return False
-    return True
+    return not (isinstance(first, ipaddress.IPv6Address) and first.ipv4_mapped)
 
 
 Quantity = Annotated[
     str,
     NumberOrText(
-        _QUANTITY, "not a Kubernetes quantity: write 2, 500m, 0.5, 16Gi or the like, not negative"
+        _QUANTITY,
+        "not a Kubernetes quantity: write 2, 500m, 0.5, 16Gi or the like, not negative",
+        maximum=10**15 - 1,
     ),
 ]
 """Kubernetes quantity such as ``500m`` or ``16Gi``; read it with ``parse_quantity``."""
@@ -62,32 +116,60 @@ Quantity = Annotated[
 PositiveQuantity = Annotated[
     str,
     NumberOrText(
-        _POSITIVE, "not a quantity above 0: write 2, 500m, 0.5, 20k or the like", minimum=1
+        _POSITIVE,
+        "not a quantity above 0: write 2, 500m, 0.5, 20k or the like",
+        minimum=1,
+        maximum=10**9 - 1,
     ),
 ]
 """Kubernetes quantity above 0; read it with ``parse_quantity``."""
 
 Bytes = Annotated[
-    str, NumberOrText(_BYTES, "not a size: write bytes as 1048576, 512Mi, 2Gi or 10G")
+    str,
+    NumberOrText(
+        _BYTES, "not a size: write bytes as 1048576, 512Mi, 2Gi or 10G", maximum=10**15 - 1
+    ),
 ]
 """Size in whole bytes as a Kubernetes quantity; read it with ``parse_bytes``."""
+
+PositiveBytes = Annotated[
+    str,
+    NumberOrText(
+        _SOME_BYTES,
+        "not a size above 0: write bytes as 1048576, 512Mi, 2Gi or 10G",
+        minimum=1,
+        maximum=10**15 - 1,
+    ),
+]
+"""Size of at least a byte; read it with ``parse_bytes``."""
 
 Duration = Annotated[
     str,
     Obeys(
-        _matching(_DURATION, "not a duration: write 500ms, 30s, 5m, 1h or 1h30m"),
+        _duration("not a duration: write 500ms, 30s, 5m, 1h or 1h30m", least="[0-9]"),
         max_length=32,
     ),
 ]
 """Length of time; read it with ``parse_seconds``."""
 
+PositiveDuration = Annotated[
+    str,
+    Obeys(
+        _duration("not a duration above 0: write 500ms, 30s, 5m, 1h or 1h30m", least="[1-9]"),
+        max_length=32,
+    ),
+]
+"""Length of time above 0; read it with ``parse_seconds``."""
+
 ModelSource = Annotated[
     str,
     Obeys(
-        _matching(
-            _SOURCE,
-            "not a model source: write builtin://NAME, hf://ORG/NAME, pvc://CLAIM/PATH or, with "
-            "`triptych up` only, file:///DIR",
+        Rule(
+            cel=f"{_cel_match(_SOURCE)} && (!self.startsWith('pvc://') || "
+            f"self.split('/')[2].size() <= {NAME_LIMIT})",
+            message="not a model source: write builtin://NAME, hf://ORG/NAME, pvc://CLAIM/PATH or, "
+            "with `triptych up` only, file:///DIR",
+            holds=_is_source,
         ),
         max_length=512,
     ),
@@ -107,13 +189,26 @@ ClaimName = Annotated[
     str,
     Obeys(
         _matching(
-            r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$",
-            "not the name of a claim: lower-case letters, digits, dashes and dots",
+            rf"^{_CLAIM}$",
+            "not the name of a claim: lower-case letters, digits, dashes and single dots",
         ),
-        max_length=253,
+        max_length=NAME_LIMIT,
     ),
 ]
 """Name of a PersistentVolumeClaim in the resource's namespace."""
+
+LabelValue = Annotated[
+    str,
+    Obeys(
+        _matching(
+            rf"^({_SHORT_NAME})?$",
+            "not the value of a label: letters, digits, dashes, dots and underscores, beginning "
+            "and ending with a letter or digit",
+        ),
+        max_length=63,
+    ),
+]
+"""Value of a label."""
 
 Network = Annotated[
     str,
@@ -128,6 +223,18 @@ Network = Annotated[
 ]
 """IP network in CIDR notation, without host bits."""
 
+# A structural schema cannot say "any scalar". It can say of objects that they have at least one
+# field and at most none, which none has, and the same of lists; both say nothing about scalars.
+Scalar = Annotated[
+    str | int | float | bool | None,
+    Field(
+        json_schema_extra={
+            "minProperties": 1, "maxProperties": 0, "minItems": 1, "maxItems": 0,
+        }
+    ),
+]  # fmt: skip
+"""A string, number, boolean or null."""
+
 Text = Annotated[str, Field(min_length=1, max_length=256)]
 """Short text, not empty."""
 
@@ -136,7 +243,7 @@ def parse_quantity(text: str) -> Decimal:
     """The value of a Kubernetes quantity.
 
     Raises:
-        ValueError: not a quantity.
+        ValueError: not a quantity, or beyond what we take.
     """
     found = re.match(r"([0-9.]+)(.*)\Z", text)
     if found is None or re.match(_QUANTITY, text) is None:
@@ -165,7 +272,7 @@ def parse_seconds(text: str) -> float:
     Raises:
         ValueError: not a duration.
     """
-    if re.match(_DURATION, text) is None:
+    if not text or not matches(_DURATION, text):
         raise ValueError(f"not a duration: {text!r}")
     parts = re.findall(r"([0-9]+)(ms|s|m|h)", text)
     return sum(int(number) * _UNIT_SECONDS[unit] for number, unit in parts)

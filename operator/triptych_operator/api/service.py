@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
-from pydantic import ConfigDict, Field, JsonValue
+from pydantic import BeforeValidator, Field, JsonValue
 from triptych_contract.names import TOPOLOGY_TIERS, Tier, Topology
 
 from triptych_operator.api.media import DegradedSpec, MediaSpec, TransferSpec
 from triptych_operator.api.model import EngineSpec, ModelSpec
 from triptych_operator.api.rules import ApiModel, Rule
+from triptych_operator.api.scalars import LabelValue, label_names_rule
 from triptych_operator.api.tiers import (
     DecodeTier,
     EncoderTier,
@@ -115,16 +116,33 @@ class ServiceSpec(ApiModel):
         return tiers[tier]
 
 
-class Metadata(ApiModel):
-    """What of the object's metadata we read; the API server owns its meaning."""
+# What we take and do not keep.
+Unread = Annotated[None, BeforeValidator(lambda _: None)]
 
-    model_config = ConfigDict(extra="ignore")
+
+class Metadata(ApiModel):
+    """The object's metadata, whose meaning the API server owns."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        label_names_rule("labels"),
+        label_names_rule("annotations"),
+    )
 
     name: str
     namespace: str = "default"
     uid: str = ""
     generation: int = 0
+    labels: dict[str, LabelValue] = Field(default_factory=dict)
     annotations: dict[str, str] = Field(default_factory=dict)
+    generate_name: Unread = None
+    self_link: Unread = None
+    resource_version: Unread = None
+    creation_timestamp: Unread = None
+    deletion_timestamp: Unread = None
+    deletion_grace_period_seconds: Unread = None
+    owner_references: Unread = None
+    finalizers: Unread = None
+    managed_fields: Unread = None
 
 
 class MultimodalService(ApiModel):

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from pydantic import Field, JsonValue
 from triptych_contract.names import Tier
 
-from triptych_operator.api.autoscaling import Autoscaling, signals_rule
+from triptych_operator.api.autoscaling import Autoscaling, scaling_rules
 from triptych_operator.api.rules import ApiModel, Rule
-from triptych_operator.api.scalars import Bytes, Duration, Quantity, parse_quantity
+from triptych_operator.api.scalars import (
+    RESOURCE_NAME,
+    Bytes,
+    Duration,
+    LabelValue,
+    PositiveBytes,
+    PositiveDuration,
+    Quantity,
+    label_names_rule,
+    names_rule,
+    parse_quantity,
+)
 
-GPU_RESOURCE = "nvidia.com/gpu"
+GPU_RESOURCE: Final = "nvidia.com/gpu"
+# Bounds the cost of CEL, of which a whole resource definition has a budget.
+_MOST_RESOURCES: Final = 5
 
 _REPLICAS_OR_AUTOSCALING = Rule(
     cel="!(has(self.replicas) && has(self.autoscaling))",
@@ -20,13 +33,60 @@ _REPLICAS_OR_AUTOSCALING = Rule(
 )
 
 
+_NOT_A_RESOURCE: Final = (
+    "not a resource of a container: write cpu, memory, ephemeral-storage or a device such as "
+    "nvidia.com/gpu"
+)
+
+
+def _quantity_of(field: str) -> str:
+    """CEL for the quantity of the resource ``k``, which may be written as a number."""
+    return f"quantity(string(self.{field}[k]))"
+
+
 class Resources(ApiModel):
     """Compute resources of each pod, as in a container."""
 
-    requests: dict[str, Quantity] = Field(default_factory=dict, max_length=16)
+    rules: ClassVar[tuple[Rule, ...]] = (
+        names_rule("requests", RESOURCE_NAME, _NOT_A_RESOURCE),
+        names_rule("limits", RESOURCE_NAME, _NOT_A_RESOURCE),
+        Rule(
+            cel="!has(self.requests) || !has(self.limits) || self.requests.all(k, "
+            "!(k in self.limits) || "
+            f"!{_quantity_of('requests')}.isGreaterThan({_quantity_of('limits')}))",
+            message="requests must not exceed limits: lower the request or raise the limit",
+            holds=lambda given: all(
+                parse_quantity(asked) <= parse_quantity(given.limits[name])
+                for name, asked in given.requests.items()
+                if name in given.limits
+            ),
+        ),
+        Rule(
+            cel="!has(self.limits) || self.limits.all(k, "
+            f"!k.contains('/') || {_quantity_of('limits')}.isInteger())",
+            message="devices such as nvidia.com/gpu cannot be shared: write a whole number",
+            holds=lambda given: all(
+                parse_quantity(limit) % 1 == 0
+                for name, limit in given.limits.items()
+                if _is_device(name)
+            ),
+        ),
+        Rule(
+            cel="!has(self.requests) || self.requests.all(k, !k.contains('/'))",
+            message="devices such as nvidia.com/gpu are requested by their limit: move them from "
+            "requests to limits",
+            holds=lambda given: not any(_is_device(name) for name in given.requests),
+        ),
+    )
+
+    requests: dict[str, Quantity] = Field(default_factory=dict, max_length=_MOST_RESOURCES)
     """What the scheduler sets aside, such as cpu: 2 and memory: 8Gi."""
-    limits: dict[str, Quantity] = Field(default_factory=dict, max_length=16)
+    limits: dict[str, Quantity] = Field(default_factory=dict, max_length=_MOST_RESOURCES)
     """What the pod may use at most. GPUs go here, as nvidia.com/gpu: 1."""
+
+
+def _is_device(resource: str) -> bool:
+    return "/" in resource
 
 
 class CacheSpec(ApiModel):
@@ -46,9 +106,14 @@ class Drain(ApiModel):
 class TemplateMetadata(ApiModel):
     """Labels and annotations to add to the pods."""
 
-    labels: dict[str, str] = Field(default_factory=dict, max_length=64)
+    rules: ClassVar[tuple[Rule, ...]] = (
+        label_names_rule("labels"),
+        label_names_rule("annotations"),
+    )
+
+    labels: dict[str, LabelValue] = Field(default_factory=dict, max_length=32)
     """Labels to add; those that Triptych sets itself stay."""
-    annotations: dict[str, str] = Field(default_factory=dict, max_length=64)
+    annotations: dict[str, str] = Field(default_factory=dict, max_length=32)
     """Annotations to add."""
 
 
@@ -69,7 +134,7 @@ class EncodeLimits(ApiModel):
     """Visual tokens of one forward pass: larger is faster and takes more memory."""
     queue_visual_tokens: int = Field(default=131_072, ge=1, le=100_000_000)
     """Visual tokens that may wait; more is refused, to be tried on another pod."""
-    inflight: Bytes = "1Gi"
+    inflight: PositiveBytes = "1Gi"
     """Pixels received and not yet encoded."""
 
 
@@ -84,18 +149,18 @@ class LanguageLimits(ApiModel):
     """Prompt tokens that may wait; more is refused, to be tried on another pod."""
     chunk_tokens: int = Field(default=512, ge=1, le=1_000_000)
     """Prompt tokens of one step: smaller lets running answers go on more evenly."""
-    outbox: Bytes = "1Gi"
+    outbox: PositiveBytes = "1Gi"
     """Keys and values that wait to be fetched by the decode tier."""
 
 
 class GatewayLimits(ApiModel):
     """Bounds of each gateway pod."""
 
-    max_body: Bytes = "64Mi"
+    max_body: PositiveBytes = "64Mi"
     """Size of one request's body."""
     max_concurrent: int = Field(default=256, ge=1, le=65_536)
     """Requests at a time; more is answered with 429."""
-    request_timeout: Duration = "5m"
+    request_timeout: PositiveDuration = "5m"
     """How long one request may take in all."""
 
 
@@ -130,7 +195,7 @@ class TierSpec(ApiModel):
 class EncoderTier(TierSpec):
     """Turns pictures into embeddings."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (_REPLICAS_OR_AUTOSCALING, signals_rule(Tier.ENCODER))
+    rules: ClassVar[tuple[Rule, ...]] = (_REPLICAS_OR_AUTOSCALING, *scaling_rules(Tier.ENCODER))
 
     cache: CacheSpec = Field(default_factory=lambda: CacheSpec(capacity="1Gi"))
     """Embeddings that are kept, so that a picture seen before is not encoded again."""
@@ -141,7 +206,7 @@ class EncoderTier(TierSpec):
 class PrefillTier(TierSpec):
     """Runs the prompt and makes the first token."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (_REPLICAS_OR_AUTOSCALING, signals_rule(Tier.PREFILL))
+    rules: ClassVar[tuple[Rule, ...]] = (_REPLICAS_OR_AUTOSCALING, *scaling_rules(Tier.PREFILL))
 
     cache: CacheSpec = Field(default_factory=lambda: CacheSpec(capacity="512Mi"))
     """Embeddings fetched from encoders that are kept."""
@@ -152,7 +217,7 @@ class PrefillTier(TierSpec):
 class DecodeTier(TierSpec):
     """Makes the tokens after the first."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (_REPLICAS_OR_AUTOSCALING, signals_rule(Tier.DECODE))
+    rules: ClassVar[tuple[Rule, ...]] = (_REPLICAS_OR_AUTOSCALING, *scaling_rules(Tier.DECODE))
 
     limits: LanguageLimits = Field(default_factory=LanguageLimits)
     """Bounds of each pod."""
@@ -161,7 +226,7 @@ class DecodeTier(TierSpec):
 class FusedTier(TierSpec):
     """Runs the prompt and makes all tokens; in topology Fused it encodes pictures too."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (_REPLICAS_OR_AUTOSCALING, signals_rule(Tier.FUSED))
+    rules: ClassVar[tuple[Rule, ...]] = (_REPLICAS_OR_AUTOSCALING, *scaling_rules(Tier.FUSED))
 
     cache: CacheSpec = Field(default_factory=lambda: CacheSpec(capacity="512Mi"))
     """Embeddings that are kept, made here or fetched from encoders."""
@@ -174,7 +239,7 @@ class FusedTier(TierSpec):
 class GatewayTier(TierSpec):
     """Speaks the OpenAI API, fetches and decodes pictures, and routes."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (_REPLICAS_OR_AUTOSCALING, signals_rule(Tier.GATEWAY))
+    rules: ClassVar[tuple[Rule, ...]] = (_REPLICAS_OR_AUTOSCALING, *scaling_rules(Tier.GATEWAY))
 
     cache: CacheSpec = Field(default_factory=lambda: CacheSpec(capacity="512Mi"))
     """Pixels that are kept, so that a picture seen before is not processed again."""

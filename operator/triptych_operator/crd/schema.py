@@ -67,6 +67,8 @@ def _lowered_keyword(key: str, value: Json, definitions: Mapping[str, Json]) -> 
     match key, value:
         case "properties", dict():
             lowered: Json = {name: _lower(_object(it), definitions) for name, it in value.items()}
+        case "additionalProperties", dict() if not _resolved(value, definitions):
+            key, lowered = _ANYTHING, True  # and not null dropped, as from a map of what has a type
         case (("items" | "additionalProperties"), dict()):
             lowered = _lower(value, definitions)
         case "additionalProperties", True:

@@ -44,8 +44,9 @@ def made(field: str) -> Any:
 SIZE = {
     "description": "How large.",
     "default": "1Mi",
-    "pattern": "^[0-9]{1,18}([kMGTPE]|[KMGTPE]i)?$",
+    "pattern": "^([0-9]{1,15}|[0-9]{1,9}([kM]|[KM]i)|[0-9]{1,6}([GT]|[GT]i))$",
     "minimum": 0,
+    "maximum": 999_999_999_999_999,
     "x-kubernetes-int-or-string": True,
     "anyOf": [{"type": "integer"}, {"type": "string"}],
 }
@@ -83,10 +84,7 @@ def test_free_parts_are_kept_as_they_are() -> None:
         "additionalProperties": {**keep, "nullable": True},
         "type": "object",
     }
-    assert made("loose") in (
-        {**keep, "type": "object"},
-        {"additionalProperties": keep, "type": "object"},
-    )
+    assert made("loose") == {**keep, "type": "object"}
 
 
 def test_what_no_structural_schema_can_express_is_an_error() -> None:

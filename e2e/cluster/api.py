@@ -95,9 +95,12 @@ class Api:
         found: list[Object] = (await self.get(path))["items"]
         return found
 
-    async def create(self, path: str, manifest: Mapping[str, Any]) -> Object:
-        """Creates an object in the collection at ``path``."""
-        return await self._call("POST", path, manifest)
+    async def create(
+        self, path: str, manifest: Mapping[str, Any], *, dry_run: bool = False
+    ) -> Object:
+        """Creates an object in the collection at ``path``, as kubectl does: no unknown fields."""
+        query = "?fieldValidation=Strict" + ("&dryRun=All" if dry_run else "")
+        return await self._call("POST", path + query, manifest)
 
     async def replace(self, path: str, manifest: Mapping[str, Any]) -> Object:
         """Replaces the object at ``path``; fields that are not given are gone."""
@@ -107,9 +110,11 @@ class Api:
         """Changes the object at ``path`` by a JSON merge patch: ``None`` removes a field."""
         return await self._call("PATCH", path, change, content="application/merge-patch+json")
 
-    async def apply(self, path: str, manifest: Mapping[str, Any], *, manager: str) -> Object:
+    async def apply(
+        self, path: str, manifest: Mapping[str, Any], *, manager: str, dry_run: bool = False
+    ) -> Object:
         """Server-side apply of the object at ``path`` by ``manager``, with force."""
-        query = f"?fieldManager={manager}&force=true"
+        query = f"?fieldManager={manager}&force=true" + ("&dryRun=All" if dry_run else "")
         return await self._call(
             "PATCH", path + query, manifest, content="application/apply-patch+yaml"
         )

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from triptych_contract.errors import TriptychError
 
-from triptych_operator.cli import ask, manifests, operator, up
+from triptych_operator.cli import ask, manifests, operator, status, up
 
 DESCRIPTION = """\
 Triptych serves vision-language models with the vision encoder, the prefill and the decode as
@@ -19,6 +19,7 @@ in a cluster, and is the operator that makes it so there.
   triptych up -f examples/shapes.yaml          serve a MultimodalService here; Ctrl-C ends it
   triptych ask --image F.png "What is this?"   ask it something
   triptych render -f examples/shapes.yaml      the manifests that the operator applies for it
+  triptych status shapes                       how a service in a cluster is, and why
   triptych operator                            apply them for every MultimodalService of a cluster
 """
 
@@ -27,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command with ``arguments`` (default: those of the process)."""
     options = _parser().parse_args(arguments)
     try:
-        status: int = options.run(options)
+        code: int = options.run(options)
     except TriptychError as error:
         sys.stderr.write(f"triptych: {error.message}\n")
         return 1
@@ -36,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()  # whoever read our output has gone; say nothing more
         return 141  # as a shell reports SIGPIPE
-    return status
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -52,4 +53,5 @@ def _parser() -> argparse.ArgumentParser:
     ask.add_to(commands)
     manifests.add_to(commands)
     operator.add_to(commands)
+    status.add_to(commands)
     return parser

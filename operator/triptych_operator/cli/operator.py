@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-import logging
 import os
-import signal
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from triptych_operator.cli.manifests import DEFAULT_IMAGE
-from triptych_operator.cluster.connection import own_namespace
-from triptych_operator.controller.run import run
 from triptych_operator.controller.settings import Election, Listen, OperatorSettings
 from triptych_operator.desired.platform import Platform
+
+_NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -59,29 +55,19 @@ def add_to(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run_operator(options: argparse.Namespace) -> int:
-    """Runs until SIGTERM or SIGINT; 0."""
-    _log(verbose=options.verbose)
-    asyncio.run(_operate(_settings(options)))
+    """Operates until SIGTERM or SIGINT; 0."""
+    # kopf and the client of Kubernetes take a second to load: not for the other commands.
+    from triptych_operator.controller.process import operate  # noqa: PLC0415
+
+    operate(_settings(options), verbose=options.verbose)
     return 0
-
-
-async def _operate(settings: OperatorSettings) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def take_signals() -> None:
-        for one in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(one, stop.set)
-
-    take_signals()
-    await run(settings, stop, take_signals)
 
 
 def _settings(options: argparse.Namespace) -> OperatorSettings:
     kubeconfig = os.environ.get("KUBECONFIG")
     election = None
     if not options.no_election:
-        election = Election(options.election_namespace or own_namespace("default"))
+        election = Election(options.election_namespace or _own_namespace())
     return OperatorSettings(
         platform=Platform(image=options.image),
         kubeconfig=Path(kubeconfig) if kubeconfig else None,
@@ -91,18 +77,16 @@ def _settings(options: argparse.Namespace) -> OperatorSettings:
     )
 
 
+def _own_namespace() -> str:
+    """The namespace that this process runs in as a pod, or ``default``."""
+    try:
+        return _NAMESPACE_FILE.read_text().strip()
+    except OSError:
+        return "default"
+
+
 def _listen(text: str) -> Listen:
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
     return Listen(host, int(port))
-
-
-def _log(*, verbose: bool) -> None:
-    logging.basicConfig(
-        level=logging.DEBUG if verbose else logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
-    if not verbose:
-        logging.getLogger("kopf").setLevel(logging.WARNING)

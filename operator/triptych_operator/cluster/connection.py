@@ -12,7 +12,6 @@ from kubernetes.aio.config import ConfigException, load_incluster_config, load_k
 from triptych_contract.errors import InvalidRequest
 
 CONNECTIONS: Final = 32  # at a time, to the API server
-_NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 async def load(kubeconfig: Path | None = None) -> Configuration:
@@ -55,11 +54,3 @@ async def for_kopf(kubeconfig: Path | None) -> kopf.ConnectionInfo:
         scheme=scheme or None,
         token=token or None,
     )
-
-
-def own_namespace(default: str) -> str:
-    """The namespace that this process runs in as a pod, or ``default``."""
-    try:
-        return _NAMESPACE_FILE.read_text().strip()
-    except OSError:
-        return default

@@ -44,6 +44,7 @@ class _TierView:
     """One tier as it is counted."""
 
     snapshot: TierSnapshot
+    desired: int  # what the Deployment says, or what the resource begins with before there is one
     current: bool  # the Deployment has the revision that the resource asks for
     updated: int
     ready: int
@@ -71,7 +72,10 @@ def status_of(
         previous: the status that stands, whose times are kept where nothing flipped.
         now: the time of flips, RFC 3339.
     """
-    views = [_view(snapshot.tier(tier), revisions[tier]) for tier in service.spec.topology.tiers]
+    views = [
+        _view(snapshot.tier(tier), revisions[tier], service.spec.tier(tier).initial_replicas)
+        for tier in service.spec.topology.tiers
+    ]
     verdicts = [*_overall(views, snapshot.refusal), *(_of_tier(view) for view in views)]
     generation = service.metadata.generation
     dated = (_dated(verdict, previous.conditions, generation, now) for verdict in verdicts)
@@ -97,11 +101,12 @@ def status_of_invalid(
     )
 
 
-def _view(snapshot: TierSnapshot, revision: str) -> _TierView:
+def _view(snapshot: TierSnapshot, revision: str, initial: int) -> _TierView:
     staying = [pod for pod in snapshot.pods if not pod.terminating]
     updated = [pod for pod in staying if pod.revision == revision]
     return _TierView(
         snapshot=snapshot,
+        desired=snapshot.desired if snapshot.present else initial,
         current=snapshot.revision == revision,
         updated=len(updated),
         ready=sum(pod.ready for pod in updated),
@@ -145,8 +150,7 @@ def _of_tier(view: _TierView) -> _Verdict:
 
 
 def _progress(view: _TierView) -> str:
-    tier, desired = view.snapshot.tier, view.snapshot.desired
-    text = f"{tier}: {view.ready} of {desired} pods ready"
+    text = f"{view.snapshot.tier}: {view.ready} of {view.desired} pods ready"
     if not view.current:
         text += ", the current revision is not applied yet"
     if view.outdated:
@@ -179,8 +183,8 @@ def _tier_status(view: _TierView, revision: str) -> TierStatus:
     scaling = view.snapshot.scaling
     return TierStatus(
         name=view.snapshot.tier,
-        pods=f"{view.ready}/{view.snapshot.desired}",
-        desired=view.snapshot.desired,
+        pods=f"{view.ready}/{view.desired}",
+        desired=view.desired,
         ready=view.ready,
         updated=view.updated,
         revision=revision,

@@ -9,7 +9,7 @@ from triptych_operator.api.manifests import validate_service
 from triptych_operator.api.status import Condition, ConditionType, ServiceStatus
 from triptych_operator.observed.snapshot import Pod, Snapshot, TierSnapshot
 from triptych_operator.observed.troubles import Reason, Trouble
-from triptych_operator.status.conditions import status_of
+from triptych_operator.status.conditions import status_of, status_of_invalid
 
 SERVICE = service(tiers__decode__replicas=2)
 REVISIONS = dict.fromkeys(Tier, "new")
@@ -119,10 +119,34 @@ def test_a_cause_that_may_pass_is_told_but_does_not_stall() -> None:
 
 
 def test_a_refusal_of_the_server_stalls_even_while_old_pods_serve() -> None:
-    refusal = Trouble(Reason.REFUSED, "exceeded quota: gpus")
+    refusal = Trouble("Forbidden", "exceeded quota: gpus", lasting=True)
     made = status(replace(snapshot(), refusal=refusal))
-    assert said(made, ConditionType.READY) == ("False", "Refused")
-    assert said(made, ConditionType.STALLED) == ("True", "Refused")
+    assert said(made, ConditionType.READY) == ("False", "Forbidden")
+    assert said(made, ConditionType.STALLED) == ("True", "Forbidden")
+
+
+def test_a_server_that_is_busy_does_not_stall() -> None:
+    refusal = Trouble("TooManyRequests", "come back later")
+    made = status(replace(snapshot(), refusal=refusal))
+    assert said(made, ConditionType.READY) == ("False", "TooManyRequests")
+    assert said(made, ConditionType.RECONCILING) == ("True", "TooManyRequests")
+    assert condition(made, ConditionType.STALLED) is None
+
+
+def test_before_a_tier_exists_it_is_counted_by_what_the_resource_asks_for() -> None:
+    made = status(Snapshot())
+    assert [(tier.name, tier.pods) for tier in made.tiers] == [
+        ("encoder", "0/1"), ("prefill", "0/1"), ("decode", "0/2"), ("gateway", "0/1")
+    ]  # fmt: skip
+
+
+def test_a_spec_that_cannot_be_read_stalls_and_keeps_what_was_known() -> None:
+    before = status(snapshot())
+    made = status_of_invalid(7, "spec.topology: required", before, LATER)
+    assert said(made, ConditionType.STALLED) == ("True", "InvalidSpec")
+    assert said(made, ConditionType.READY) == ("False", "InvalidSpec")
+    assert made.observed_generation == 7
+    assert made.tiers == before.tiers
 
 
 def test_a_blind_autoscaler_is_told_beside_its_tier_and_does_not_make_it_unready() -> None:

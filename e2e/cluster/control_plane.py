@@ -70,11 +70,20 @@ class ControlPlane(Cluster):
     """Runs inside a ``with``, or from ``start`` to ``stop``; ``kubeconfig`` is the admin's.
 
     With ``audited``, the API server keeps a log of all writes, which ``audit`` reads. It listens
-    on ``address``; where that is not loopback, pods reach it there.
+    on ``address``; where that is not loopback, pods reach it there. ``flags`` are further ones by
+    program, which win over ours.
     """
 
-    def __init__(self, folder: Path, *, audited: bool = False, address: str = LOOPBACK) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        audited: bool = False,
+        address: str = LOOPBACK,
+        flags: Mapping[str, Mapping[str, str | int]] | None = None,
+    ) -> None:
         self.folder = folder
+        self._flags = flags or {}
         self.address = address
         self.ports = Ports.free()
         self.programs = build()
@@ -129,7 +138,8 @@ class ControlPlane(Cluster):
 
     def start_program(self, name: str, flags: Mapping[str, str | int]) -> None:
         """Starts one program of the build with ``--flag=value`` arguments; its log is NAME.log."""
-        arguments = [f"--{flag}={value}" for flag, value in flags.items()]
+        given = {**flags, **self._flags.get(name, {})}
+        arguments = [f"--{flag}={value}" for flag, value in given.items()]
         with (self.folder / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
                 [self.programs / name, *arguments],

@@ -10,7 +10,7 @@ from pydantic import Field
 from triptych_contract.names import Tier
 
 from triptych_operator.api.rules import ApiModel, Rule
-from triptych_operator.api.scalars import PositiveQuantity, parse_quantity
+from triptych_operator.api.scalars import PositiveQuantity, is_whole, parse_quantity
 
 
 class Signal(StrEnum):
@@ -54,7 +54,7 @@ class ScalingMetric(ApiModel):
             message="the target of CPUUtilization is in percent of the requested CPU: write a "
             "whole number such as 80",
             holds=lambda given: (
-                given.signal is not Signal.CPU_UTILIZATION or parse_quantity(given.target) % 1 == 0
+                given.signal is not Signal.CPU_UTILIZATION or is_whole(given.target)
             ),
         ),
     )

@@ -245,13 +245,32 @@ def parse_quantity(text: str) -> Decimal:
     Raises:
         ValueError: not a quantity, or beyond what we take.
     """
-    found = re.match(r"([0-9.]+)(.*)\Z", text)
-    if found is None or re.match(_QUANTITY, text) is None:
+    if not matches(_QUANTITY, text):
         raise ValueError(f"not a quantity: {text!r}")
-    number, suffix = found.groups()
-    if suffix[:1] in ("e", "E") and suffix[1:]:
-        return Decimal(number).scaleb(int(suffix[1:]))
-    return Decimal(number) * _SUFFIXES[suffix]
+    number, suffix = _split(text)
+    return Decimal(number) * _power(suffix)
+
+
+def _split(quantity: str) -> tuple[str, str]:
+    number = re.match("[0-9.]*", quantity)
+    end = number.end() if number else 0
+    return quantity[:end], quantity[end:]
+
+
+def _power(suffix: str) -> Decimal:
+    if suffix[:1] in ("e", "E"):
+        return Decimal(1).scaleb(int(suffix[1:]))
+    return _SUFFIXES[suffix]
+
+
+def is_whole(text: str) -> bool:
+    """Whether a quantity is a whole number in the eyes of CEL, to which ``2k`` is one and ``2000m``
+    is none."""
+    number, suffix = _split(text)
+    decimals = len(number.partition(".")[2])
+    if suffix.endswith("i"):
+        return not decimals
+    return decimals <= _power(suffix).adjusted()
 
 
 def parse_bytes(text: str) -> int:

@@ -17,6 +17,7 @@ from triptych_operator.api.scalars import (
     PositiveBytes,
     PositiveDuration,
     Quantity,
+    is_whole,
     label_names_rule,
     names_rule,
     parse_quantity,
@@ -33,10 +34,12 @@ _REPLICAS_OR_AUTOSCALING = Rule(
 )
 
 
-_NOT_A_RESOURCE: Final = (
-    "not a resource of a container: write cpu, memory, ephemeral-storage or a device such as "
-    "nvidia.com/gpu"
-)
+def _resource_names_rule(field: str) -> Rule:
+    message = (
+        f"a name in {field} is no resource of a container: write cpu, memory, ephemeral-storage "
+        "or a device such as nvidia.com/gpu"
+    )
+    return names_rule(field, RESOURCE_NAME, message)
 
 
 def _quantity_of(field: str) -> str:
@@ -48,8 +51,8 @@ class Resources(ApiModel):
     """Compute resources of each pod, as in a container."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
-        names_rule("requests", RESOURCE_NAME, _NOT_A_RESOURCE),
-        names_rule("limits", RESOURCE_NAME, _NOT_A_RESOURCE),
+        _resource_names_rule("requests"),
+        _resource_names_rule("limits"),
         Rule(
             cel="!has(self.requests) || !has(self.limits) || self.requests.all(k, "
             "!(k in self.limits) || "
@@ -66,9 +69,7 @@ class Resources(ApiModel):
             f"!k.contains('/') || {_quantity_of('limits')}.isInteger())",
             message="devices such as nvidia.com/gpu cannot be shared: write a whole number",
             holds=lambda given: all(
-                parse_quantity(limit) % 1 == 0
-                for name, limit in given.limits.items()
-                if _is_device(name)
+                is_whole(limit) for name, limit in given.limits.items() if _is_device(name)
             ),
         ),
         Rule(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final, Self
 from urllib.parse import quote, urlencode
 
@@ -18,7 +18,14 @@ from prometheus_client import Counter
 
 from triptych_operator.cluster import connection
 from triptych_operator.cluster.kinds import Kind
-from triptych_operator.cluster.refusals import NOT_FOUND, Refusal, refusal, unreachable
+from triptych_operator.cluster.refusals import (
+    NOT_FOUND,
+    Refusal,
+    not_leading,
+    refusal,
+    unreachable,
+    unreadable,
+)
 from triptych_operator.desired.naming import MANAGER
 
 CALL_SECONDS: Final = 15.0
@@ -35,10 +42,17 @@ CALLS: Final = Counter(
 
 
 class Api:
-    """The API server. Use as an async context manager, which closes its connections."""
+    """The API server. Use as an async context manager, which closes its connections.
 
-    def __init__(self, configuration: Configuration) -> None:
+    Args:
+        may_write: asked before every write; when it says no, the write is refused here.
+    """
+
+    def __init__(
+        self, configuration: Configuration, may_write: Callable[[], bool] = lambda: True
+    ) -> None:
         self._configuration = configuration
+        self._may_write = may_write
         self._client = connection.client(configuration)
 
     async def __aenter__(self) -> Self:
@@ -138,6 +152,8 @@ class Api:
         if token:
             headers["Authorization"] = token
         what, status = f"{verb} {path}", 0
+        if verb != "GET" and not self._may_write():
+            raise not_leading(what)
         try:
             async with asyncio.timeout(CALL_SECONDS):
                 answer = await self._client.call_api(verb, url, headers, body)
@@ -149,5 +165,8 @@ class Api:
             CALLS.labels(verb, kind.name if kind else "", str(status)).inc()
         if status >= _ERRORS_FROM:
             raise refusal(status, content_read, what, answer.headers.get("Retry-After", ""))
-        found: Object = json.loads(content_read)
+        try:
+            found: Object = json.loads(content_read)
+        except ValueError as error:
+            raise unreadable(what) from error
         return found

@@ -2,12 +2,14 @@
 
 The rules of Kubernetes' own components: a Lease is free when its holder has not renewed it for
 its duration, by the clock of whoever looks (clocks of two machines are never compared), and a
-holder that cannot renew stops before anybody else may begin.
+holder that cannot renew stops before anybody else may begin. ``holds`` is asked before every write,
+since a process that was stopped for long finds its work before it finds that it has lost.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -44,6 +46,10 @@ class LeaseElection:
         self._seen_at = float("-inf")  # loop time since when it stands
         self._renewed_at = float("-inf")
 
+    def holds(self) -> bool:
+        """Whether nobody else can have taken the Lease yet."""
+        return asyncio.get_running_loop().time() < self._safe_until
+
     async def acquire(self) -> None:
         """Waits until the Lease is ours."""
         while not await self._try():  # noqa: ASYNC110 - nobody tells us when a Lease ends
@@ -52,14 +58,16 @@ class LeaseElection:
 
     async def hold(self) -> None:
         """Renews the Lease for as long as that works; returns when it is not safe to act."""
-        loop = asyncio.get_running_loop()
-        while loop.time() - self._renewed_at < self._claim.duration * _GIVE_UP:
-            await asyncio.sleep(self._claim.renew)
-            await self._try()
+        while self.holds():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(self._safe_until):
+                    await asyncio.sleep(self._claim.renew)
+                    await self._try()
         _logger.error("could not renew Lease %s in time: stops", self._claim.name)
 
     async def release(self) -> None:
         """Gives the Lease back, so that another need not wait for its end."""
+        self._renewed_at = float("-inf")
         try:
             lease = await self._api.find(LEASE, self._claim.namespace, self._claim.name)
             if lease is not None and _holder(lease) == self._claim.identity:
@@ -80,9 +88,13 @@ class LeaseElection:
             if refused.status != CONFLICT:
                 _logger.warning("Lease %s: %s", self._claim.name, refused.message)
             return False
-        if ours:
-            self._renewed_at = began
+        # Whose Lease another has taken has none, however young its last renewal is.
+        self._renewed_at = began if ours else float("-inf")
         return ours
+
+    @property
+    def _safe_until(self) -> float:
+        return self._renewed_at + self._claim.duration * _GIVE_UP
 
     async def _acquire_or_renew(self) -> bool:
         lease = await self._api.find(LEASE, self._claim.namespace, self._claim.name)

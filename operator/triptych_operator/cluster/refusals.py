@@ -9,9 +9,11 @@ from triptych_contract.errors import TriptychError
 
 CONFLICT: Final = 409
 NOT_FOUND: Final = 404
+INVALID: Final = 422
 TOO_MANY_REQUESTS: Final = 429
 SERVER_ERROR: Final = 500
 UNREACHABLE: Final = 0  # no answer at all
+_LONGEST_WAIT: Final = 60.0  # seconds that a server may have us wait
 _MESSAGE_LIMIT: Final = 1024  # characters; enough to act on, and bounded in statuses and logs
 
 
@@ -41,7 +43,7 @@ def refusal(status: int, body: bytes, what: str, retry_after: str = "") -> Refus
         status,
         cause or f"Status{status}",
         f"{what}: {message or f'HTTP status {status}'}"[:_MESSAGE_LIMIT],
-        retry_after=float(retry_after) if retry_after.isdigit() else 0.0,
+        retry_after=min(_LONGEST_WAIT, float(retry_after)) if retry_after.isdecimal() else 0.0,
     )
 
 
@@ -53,6 +55,20 @@ def unreachable(what: str, error: Exception) -> Refusal:
     )
 
 
+def unreadable(what: str) -> Refusal:
+    """The error of an answer that no API server gives: something in between spoke."""
+    return Refusal(
+        UNREACHABLE, "ApiServerUnreachable", f"{what}: the answer is not an API server's"
+    )
+
+
+def not_leading(what: str) -> Refusal:
+    """The error of a write that is not made, as it is not ours to make any more."""
+    return Refusal(
+        UNREACHABLE, "NotLeading", f"{what}: another replica of the operator may lead now"
+    )
+
+
 def _said(body: bytes) -> tuple[str, str]:
     """Reason and message of a Status object; what stands before the server may send others."""
     try:
@@ -61,4 +77,4 @@ def _said(body: bytes) -> tuple[str, str]:
         return "", body[:_MESSAGE_LIMIT].decode(errors="replace").strip()
     if not isinstance(said, dict):
         return "", ""
-    return str(said.get("reason", "")), str(said.get("message", ""))
+    return str(said.get("reason") or ""), str(said.get("message") or "")

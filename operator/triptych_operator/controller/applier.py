@@ -15,7 +15,7 @@ from typing import Final
 from triptych_operator.api.service import KIND, MultimodalService
 from triptych_operator.cluster.api import Api, Object
 from triptych_operator.cluster.kinds import BY_NAME, DEPLOYMENT
-from triptych_operator.cluster.refusals import CONFLICT, Refusal
+from triptych_operator.cluster.refusals import CONFLICT, INVALID, Refusal
 from triptych_operator.desired import naming
 from triptych_operator.desired.difference import APPLIED, is_as_wanted, sealed
 from triptych_operator.json_values import JsonObject
@@ -23,9 +23,10 @@ from triptych_operator.observed.store import Child, ObjectKey, ServiceKey, Store
 
 _logger = logging.getLogger(__name__)
 
-# Objects of others with one of these names would not conflict with ours, as there may be no value
-# in them that differs, so it takes a look to tell whether the name is free.
-_LOOK_FIRST: Final = frozenset({"ServiceAccount", "ConfigMap"})
+# Objects of others with one of these names need not conflict with ours, as there may be no field
+# that both set to different values, so it takes a look to tell whether the name is free.
+_LOOK_FIRST: Final = frozenset({"ServiceAccount", "ConfigMap", "Service"})
+_CLASHES: Final = (CONFLICT, INVALID)
 # Who owns a Deployment's replicas between us and the first change by an autoscaler.
 HANDOVER: Final = "triptych-handover"
 
@@ -94,17 +95,27 @@ class Applier:
     ) -> None:
         kind = BY_NAME[key.kind]
         if key.kind in _LOOK_FIRST:
-            found = await self._api.find(kind, key.namespace, key.name)
-            if found is not None and _owner(found) != service.metadata.uid:
-                raise _taken(key)
+            await self._is_ours(service, key)
         try:
             answer = await self._api.apply(kind, manifest, force=False)
         except Refusal as refused:
-            if refused.status == CONFLICT and refused.cause == "Conflict":
-                raise _taken(key) from refused
-            raise
+            # A name that is taken, or a child of ours whose labels somebody has changed.
+            if refused.status not in _CLASHES or not await self._is_ours(service, key):
+                raise
+            answer = await self._api.apply(kind, manifest)
         self._learn(service, key, manifest, answer)
         _logger.info("created %s", _named(key))
+
+    async def _is_ours(self, service: MultimodalService, key: ObjectKey) -> bool:
+        """Whether the object stands already and is ours.
+
+        Raises:
+            Refusal: it is somebody else's.
+        """
+        found = await self._api.find(BY_NAME[key.kind], key.namespace, key.name)
+        if found is not None and _owner(found) != service.metadata.uid:
+            raise _taken(key)
+        return found is not None
 
     async def _wait_for_previous(
         self, service: MultimodalService, child: Child, body: Object

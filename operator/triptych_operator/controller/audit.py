@@ -94,7 +94,7 @@ class Audit:
             await self._compare_in(kind, scope)
 
     async def _compare_in(self, kind: Kind, scope: str | None) -> None:
-        seen: set[ObjectKey] = set()
+        seen: set[tuple[ServiceKey, ObjectKey]] = set()
         changed: list[ObjectKey] = []
         listed = 0
         async for items, version in self._api.pages(
@@ -105,7 +105,7 @@ class Audit:
                 if not belongs(kind.name, body):
                     continue
                 key = key_of(kind.name, body)
-                seen.add(key)
+                seen.add((service_of(kind.name, body), key))
                 if self._is_news(kind, key, body):
                     changed.append(key)
         await self._read(kind, changed)
@@ -124,13 +124,13 @@ class Audit:
                     self._note(kind, self._store.put(kind.name, body))
 
     def _drop_missing(
-        self, kind: Kind, scope: str | None, seen: set[ObjectKey], listed: int
+        self, kind: Kind, scope: str | None, seen: set[tuple[ServiceKey, ObjectKey]], listed: int
     ) -> None:
         """Forgets what the list did not show, unless it is younger than the list."""
         gone = [
             (service, child.key)
             for service, child in self._store.of_kind(kind.name)
-            if child.key not in seen
+            if (service, child.key) not in seen
             and child.version <= listed
             and scope in (None, child.key.namespace)
         ]

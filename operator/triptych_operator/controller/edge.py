@@ -96,7 +96,7 @@ class Edge:
     async def _until_one_ends(self, tasks: Collection[asyncio.Task[Any]], scopes: int) -> None:
         """kopf goes on when one of its watches has died, deaf to that kind: so they are counted."""
         loop = asyncio.get_running_loop()
-        began = loop.time()
+        needed, due = scopes * len(OBSERVED), loop.time() + _START_SECONDS
         while True:
             done, _ = await asyncio.wait(
                 tasks, timeout=_COUNT_SECONDS, return_when=asyncio.FIRST_COMPLETED
@@ -107,10 +107,10 @@ class Edge:
             watching = sum(
                 task.get_name().startswith("watcher for ") for task in asyncio.all_tasks()
             )
-            if watching < scopes * len(OBSERVED) and loop.time() - began > _START_SECONDS:
-                raise Unavailable(
-                    f"only {watching} of {scopes * len(OBSERVED)} watches run: start again"
-                )
+            if watching >= needed:
+                due = loop.time()  # they all have begun: from now on none may be missing
+            elif loop.time() > due:
+                raise Unavailable(f"only {watching} of {needed} watches run: start again")
 
     def _registry(self, kubeconfig: Path | None) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()

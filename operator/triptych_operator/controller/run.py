@@ -54,7 +54,8 @@ async def run(
         if not await _until_first(stop, election.acquire()):
             return
         try:
-            await _until_first(stop, _lost(election), operation.run(api))
+            async with Api(configuration, may_write=election.holds) as leading:
+                await _until_first(stop, _lost(election), operation.run(leading))
         finally:
             await election.release()
 

@@ -123,10 +123,13 @@ class Store:
 
 
 def service_of(kind: str, body: Object) -> ServiceKey:
-    """The resource that an object is, or belongs to by its label."""
+    """The resource that an object is, or belongs to: by its owner, or by its label when it has
+    none of ours, as pods do not. A child that is labelled as another's is still its owner's."""
     metadata = body["metadata"]
-    name = metadata["name"] if kind == KIND else metadata["labels"][naming.INSTANCE]
-    return ServiceKey(metadata["namespace"], name)
+    if kind == KIND:
+        return ServiceKey(metadata["namespace"], metadata["name"])
+    owners = (one["name"] for one in metadata.get("ownerReferences", ()) if one["kind"] == KIND)
+    return ServiceKey(metadata["namespace"], next(owners, metadata["labels"][naming.INSTANCE]))
 
 
 def key_of(kind: str, body: Object) -> ObjectKey:

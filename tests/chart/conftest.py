@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 from cluster.control_plane import ControlPlane
 from tools.programs import Helm
+
+DEFINITION = "multimodalservices.triptych.dev"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -50,3 +53,12 @@ def namespace(control_plane: ControlPlane) -> Iterator[str]:
     control_plane.kubectl("label", "namespace", name, restricted)
     yield name
     control_plane.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+def nothing_left(control_plane: ControlPlane, helm: Helm) -> Iterator[None]:
+    """Removes every release and the definition afterwards: all tests share one cluster."""
+    yield
+    for release in json.loads(helm.run("list", "--all-namespaces", "--output=json")):
+        helm.run("uninstall", release["name"], "-n", release["namespace"])
+    control_plane.kubectl("delete", "crd", DEFINITION, "--ignore-not-found")

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
+from chart.conftest import DEFINITION
 from cluster.control_plane import ControlPlane
 from tools.programs import CHART, Helm, HelmRefused, Object
 
-DEFINITION = "multimodalservices.triptych.dev"
 EXAMPLE = CHART.parents[1] / "examples/shapes.yaml"
 
 
-@pytest.fixture(autouse=True)
-def nothing_installed(control_plane: ControlPlane, helm: Helm) -> Iterator[None]:
-    """Leaves neither a release nor the definition behind."""
-    yield
-    for release in json.loads(helm.run("list", "--all-namespaces", "--output=json")):
-        helm.run("uninstall", release["name"], "-n", release["namespace"])
-    control_plane.kubectl("delete", "crd", DEFINITION, "--ignore-not-found")
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 def read(control_plane: ControlPlane, *arguments: str) -> Object:

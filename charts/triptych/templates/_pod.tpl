@@ -21,18 +21,7 @@ tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 affinity:
-  {{- with .Values.affinity }}
-  {{- toYaml . | nindent 2 }}
-  {{- else }}
-  podAntiAffinity:
-    preferredDuringSchedulingIgnoredDuringExecution:
-      - weight: 100
-        podAffinityTerm:
-          topologyKey: kubernetes.io/hostname
-          labelSelector:
-            matchLabels:
-              {{- include "triptych.selector" . | nindent 14 }}
-  {{- end }}
+  {{- include "triptych.affinity" . | fromYaml | merge (deepCopy .Values.affinity) | toYaml | nindent 2 }}
 containers:
   - name: operator
     image: {{ include "triptych.image" (list . .Values.image) }}
@@ -70,6 +59,17 @@ volumes:
   - name: tmp
     emptyDir:
       sizeLimit: 64Mi
+{{- end -}}
+
+{{- define "triptych.affinity" -}}
+podAntiAffinity:
+  preferredDuringSchedulingIgnoredDuringExecution:
+    - weight: 100
+      podAffinityTerm:
+        topologyKey: kubernetes.io/hostname
+        labelSelector:
+          matchLabels:
+            {{- include "triptych.selector" . | nindent 12 }}
 {{- end -}}
 
 {{- define "triptych.probes" -}}

@@ -33,7 +33,9 @@ _OWN_METADATA: Final = (
     "managedFields",
 )
 _ALLOCATED: Final = ("clusterIP", "clusterIPs")
-_ROLLOUTS: Final = "deployment.kubernetes.io/revision"
+# Counts rollouts, and covers the owner's identity.
+_OWN_ANNOTATIONS: Final = ("deployment.kubernetes.io/revision", "triptych.dev/applied")
+_SHOWN: Final = 200  # characters of a value in a difference
 
 Children = dict[tuple[str, str], Object]  # by kind and name
 
@@ -54,9 +56,11 @@ async def children(api: Api, namespace: str) -> Children:
 def comparable(item: Mapping[str, Any]) -> Object:
     """``item`` without status, identity, history and addresses; with what our manager owns."""
     metadata = {key: value for key, value in item["metadata"].items() if key not in _OWN_METADATA}
-    annotations = {**metadata.get("annotations", {})}
-    annotations.pop(_ROLLOUTS, None)
-    metadata["annotations"] = annotations
+    metadata["annotations"] = {
+        key: value
+        for key, value in metadata.get("annotations", {}).items()
+        if key not in _OWN_ANNOTATIONS
+    }
     metadata["ownerReferences"] = [
         {key: value for key, value in owner.items() if key != "uid"}
         for owner in metadata.get("ownerReferences", [])
@@ -73,11 +77,21 @@ def comparable(item: Mapping[str, Any]) -> Object:
 
 def owned_by(item: Mapping[str, Any], manager: str) -> list[Object]:
     """The sets of fields that ``manager`` owns, by how it came to own them."""
-    entries = [
-        one for one in item["metadata"].get("managedFields", []) if one["manager"] == manager
+    entries = item["metadata"].get("managedFields", [])
+    kept = ("operation", "subresource", "apiVersion")
+    return [
+        {key: one[key] for key in kept if key in one} | {"fields": _fields(one["fieldsV1"])}
+        for one in entries
+        if one["manager"] == manager
     ]
-    kept = ("operation", "subresource", "apiVersion", "fieldsV1")
-    return [{key: one[key] for key in kept if key in one} for one in entries]
+
+
+def _fields(given: Mapping[str, Any]) -> Object:
+    """A set of fields without the owner's identity, by which owner references are keyed."""
+    metadata = given.get("f:metadata")
+    if metadata is None or "f:ownerReferences" not in metadata:
+        return {**given}
+    return {**given, "f:metadata": {**metadata, "f:ownerReferences": {}}}
 
 
 def difference(found: Children, wanted: Children) -> list[str]:
@@ -98,4 +112,6 @@ def _differing(found: object, wanted: object, path: str) -> list[str]:
             for key in keys
             for line in _differing(found.get(key), wanted.get(key), f"{path}.{key}")
         ]
-    return [] if found == wanted else [f"{path} is {found!r}, not {wanted!r}"]
+    if found == wanted:
+        return []
+    return [f"{path} is {repr(found)[:_SHOWN]}, not {repr(wanted)[:_SHOWN]}"]

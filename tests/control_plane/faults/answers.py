@@ -41,11 +41,18 @@ class Slow(Answers):
 
 
 class BlackHole(Answers):
-    """No call that is made while it lasts is ever answered."""
+    """No call is answered, nor reaches the server, until it is lifted."""
+
+    def __init__(self) -> None:
+        self._lifted = asyncio.Event()
+
+    def lift(self) -> None:
+        """Lets everything that waits go on, as a network does that comes back."""
+        self._lifted.set()
 
     async def instead(self, call: Call) -> Answer | None:
         del call
-        await asyncio.Event().wait()
+        await self._lifted.wait()
         return None
 
 

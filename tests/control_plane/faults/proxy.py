@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
@@ -63,7 +64,7 @@ class FaultProxy:
         self.trap: Trap | None = None
         self.writes: list[Call] = []
         self.lists: dict[str, Answer] = {}  # the first answer to each list
-        self.streams = 0  # watches that are open
+        self._streams: dict[web.StreamResponse, asyncio.Task[None]] = {}
         self._closed = False
         self._calls: set[asyncio.Task[web.StreamResponse]] = set()
 
@@ -90,6 +91,19 @@ class FaultProxy:
     def heal(self) -> None:
         """Ends all faults, and serves again after a trap has closed it."""
         self.answers, self.watches, self.trap, self._closed = Answers(), Watches(), None, False
+
+    @property
+    def streams(self) -> int:
+        """How many watches are open."""
+        return len(self._streams)
+
+    async def interrupt(self, last: bytes = b"") -> None:
+        """Ends every open watch, silent ones too, after a ``last`` event if one is given."""
+        streams, self._streams = self._streams, {}
+        for stream, relaying in streams.items():
+            if last:
+                await stream.write(last)
+            relaying.cancel()
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         if request.query.get("watch") in ("1", "true"):
@@ -150,21 +164,23 @@ class FaultProxy:
                 return _response(Answer(events.status, _kept(events.headers), await events.read()))
             stream = web.StreamResponse(headers=_kept(events.headers))
             await stream.prepare(request)
-            self.streams += 1
+            relaying = asyncio.create_task(self._relay(call.plural, events, stream))
+            self._streams[stream] = relaying
             try:
-                await self._relay(call.plural, events, stream)
+                await asyncio.wait([relaying])
             finally:
-                self.streams -= 1
+                self._streams.pop(stream, None)
+                relaying.cancel()
+            if not relaying.cancelled():
+                relaying.result()
             return stream
 
     async def _relay(
         self, plural: str, events: aiohttp.ClientResponse, stream: web.StreamResponse
     ) -> None:
-        try:
+        with suppress(StreamEnded, OSError, aiohttp.ClientError):  # either side may end it
             async for line in events.content:
                 await self.watches.relay(plural, line, stream.write)
-        except StreamEnded:
-            return
 
     def _url(self, request: web.Request) -> URL:
         return URL(self._endpoint.url + request.rel_url.raw_path_qs, encoded=True)

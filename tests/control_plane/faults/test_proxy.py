@@ -148,13 +148,17 @@ async def test_slow_answers_take_longer(proxy: FaultProxy, client: Api, collecti
     assert time.monotonic() - started > 0.5
 
 
-async def test_a_black_hole_answers_nothing(
+async def test_a_black_hole_answers_nothing_until_it_is_lifted(
     proxy: FaultProxy, client: Api, collection: str
 ) -> None:
-    proxy.answers = answers.BlackHole()
+    proxy.answers = hole = answers.BlackHole()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.5):
             await client.items(collection)
+    waiting = asyncio.create_task(client.items(collection))
+    await asyncio.sleep(0.2)
+    hole.lift()
+    assert await waiting == []
 
 
 async def test_an_old_list_is_followed_by_all_that_came_after_it(
@@ -267,3 +271,17 @@ async def test_a_silent_stream_stays_silent_when_the_fault_is_over(
         async with watching(client, collection, proxy) as another:
             await server.create(collection, limits("three"))
             await another.until(1)
+
+
+async def test_open_streams_can_be_interrupted_even_when_they_are_silent(
+    proxy: FaultProxy, client: Api, server: Api, collection: str
+) -> None:
+    async with watching(client, collection, proxy) as seen:
+        proxy.watches = silent = watches.Silent()
+        await server.create(collection, limits("one"))
+        await eventually(lambda: silent.silenced, "a silent stream", seconds=WAIT_SECONDS)
+        await proxy.interrupt(watches.error(watches.GONE, "Expired"))
+        async with asyncio.timeout(WAIT_SECONDS):
+            await seen.ended.wait()
+    assert seen.events == [("ERROR", "410")]
+    assert proxy.streams == 0

@@ -13,6 +13,13 @@ Send = Callable[[bytes], Awaitable[None]]  # hands one line to the client
 GONE: Final = 410
 
 
+def error(status: int, reason: str) -> bytes:
+    """The event by which a server tells that a watch cannot go on."""
+    told = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": status}
+    told |= {"reason": reason, "message": f"{reason}, says the test"}
+    return json.dumps({"type": "ERROR", "object": told}).encode() + b"\n"
+
+
 class StreamEnded(Exception):
     """The watch ends here for the client."""
 
@@ -110,9 +117,7 @@ class Fail(Watches):
     """Instead of the next event of each stream comes an error, after which it ends."""
 
     def __init__(self, status: int, reason: str) -> None:
-        error = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": status}
-        error |= {"reason": reason, "message": f"{reason}, says the test"}
-        self._line = json.dumps({"type": "ERROR", "object": error}).encode() + b"\n"
+        self._line = error(status, reason)
         self.failed = 0
 
     async def relay(self, plural: str, line: bytes, send: Send) -> None:

@@ -1,0 +1,159 @@
+"""The operator is killed at its every write, or loses the answer: it converges all the same.
+
+For the k-th write of each transition: the operator dies before it reaches the server, dies after,
+or lives and never hears the answer. Started again, it must bring about what a fresh creation gives,
+and leave nothing else. TRIPTYCH_SWEEP=full tries every k; otherwise a sample is tried.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+import pytest
+from cluster.api import ApiError
+from cluster.children import Children
+from cluster.kubectl import Cluster
+from cluster.waiting import eventually
+from control_plane.faults.proxy import Trap, When
+from control_plane.faults.sweep import CONVERGE_SECONDS, FULL
+from control_plane.faults.transitions import Transition
+from control_plane.faults.trial import SETTLE_SECONDS, Trial, trial, undisturbed
+
+SAMPLE: Final = 4  # cases of each transition
+
+
+class Fate(Enum):
+    """What becomes of the operator at a write."""
+
+    KILLED_BEFORE = (When.BEFORE, True)
+    KILLED_AFTER = (When.AFTER, True)
+    ANSWER_LOST = (When.AFTER, False)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One crash. ``write`` counts from 1 on."""
+
+    transition: Transition
+    write: int
+    fate: Fate
+
+
+def cases(transition: Transition, writes: int) -> list[Case]:
+    """Every case, or a sample that is the same in every run."""
+    every = [Case(transition, write, fate) for write in range(1, writes + 1) for fate in Fate]
+    if FULL or len(every) <= SAMPLE:
+        return every
+    return random.Random(transition.value).sample(every, SAMPLE)
+
+
+@dataclass
+class Report:
+    """What a sweep of one transition found."""
+
+    transition: Transition
+    writes: int = 0
+    tried: int = 0
+    reached: int = 0  # cases that found their write; a run may need fewer than the first did
+    slowest: float = 0.0  # seconds from the operator's start, or the lost answer, to convergence
+    failures: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.transition}: {self.writes} writes, {self.tried} crashes ({self.reached} at a "
+            f"write), {len(self.failures)} failed, slowest convergence {self.slowest:.1f} s"
+        )
+
+
+async def crash(one: Trial, case: Case, wanted: Children, report: Report) -> None:
+    """Tries one case."""
+    when, kills = case.fate.value
+    sprung = asyncio.Event()
+
+    async def spring() -> None:
+        if kills:
+            await one.operator.kill()
+        sprung.set()
+
+    async def over() -> bool:
+        return sprung.is_set() or not await one.amiss(case.transition, wanted)
+
+    await one.begin(case.transition)
+    one.proxy.trap = Trap(len(one.proxy.writes) + case.write, when, spring, closes=kills)
+    await one.act(case.transition)
+    await eventually(over, f"write {case.write} or the end", seconds=SETTLE_SECONDS)
+    one.proxy.heal()
+    if not one.operator.running:
+        await one.operator.start()
+    started = time.monotonic()
+    await one.converged(case.transition, wanted, CONVERGE_SECONDS)
+    report.slowest = max(report.slowest, time.monotonic() - started)
+    report.reached += sprung.is_set()
+
+
+async def attempt(one: Trial, todo: list[Case], wanted: Children, report: Report) -> None:
+    """Tries cases one after another, until one fails and leaves the namespace as it is."""
+    while todo:
+        case = todo.pop()
+        report.tried += 1
+        try:
+            await crash(one, case, wanted, report)
+            await one.clear()
+        except (TimeoutError, RuntimeError, ApiError) as error:
+            report.failures.append(f"{case}: {error}")
+            return
+
+
+async def sweep(kubeconfig: Path, folder: Path, transition: Transition) -> Report:
+    """Tries all cases of a transition, in as many namespaces as fail."""
+    report = Report(transition)
+    todo: list[Case] | None = None
+    while todo is None or todo:
+        async with trial(kubeconfig, folder) as one:
+            expected = await undisturbed(one, transition)
+            if todo is None:
+                report.writes = len(expected.writes)
+                todo = cases(transition, report.writes)
+            await attempt(one, todo, expected.wanted, report)
+    return report
+
+
+@pytest.mark.timeout(4 * 3600)
+async def test_a_crash_at_any_write_leads_to_the_same_children(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    swept = [one for one in Transition if one is not Transition.DELETE]  # which takes no write
+    async with asyncio.TaskGroup() as group:
+        sweeps = [group.create_task(sweep(cluster.kubeconfig, tmp_path, one)) for one in swept]
+    reports = [one.result() for one in sweeps]
+    print("", *reports, sep="\n")
+    assert [failure for report in reports for failure in report.failures] == []
+    for report in reports:
+        assert report.reached >= report.tried / 2, f"too few crashes at a write: {report}"
+
+
+async def test_deletion_while_the_operator_is_down_leaves_nothing_behind(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    async with trial(cluster.kubeconfig, tmp_path) as one:
+        await one.begin(Transition.DELETE)
+        await one.operator.kill()
+        await one.act(Transition.DELETE)
+        await one.converged(Transition.DELETE, {}, SETTLE_SECONDS)
+        begun = len(one.proxy.writes)
+        await one.operator.start()
+        await asyncio.sleep(2)
+        assert [call.text for call in one.proxy.writes[begun:]] == []
+        assert await one.amiss(Transition.DELETE, {}) == []
+
+
+async def test_deletion_takes_no_write_of_the_operator(cluster: Cluster, tmp_path: Path) -> None:
+    async with trial(cluster.kubeconfig, tmp_path) as one:
+        expected = await undisturbed(one, Transition.DELETE)
+        assert expected.writes == ()

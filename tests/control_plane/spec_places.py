@@ -74,7 +74,7 @@ def put(body: dict[str, Any], path: Path, value: object) -> dict[str, Any]:
 # What a parent needs to be valid, by its own name; others begin empty.
 _REQUIRED: Final[dict[str, Any]] = {
     "model.encoder": {"source": "builtin://shapes", "revision": "2"},
-    "autoscaling": {"max": 3, "metrics": [{"signal": "CPUUtilization", "target": 70}]},
+    "autoscaling": {"max": 1000, "metrics": [{"signal": "CPUUtilization", "target": 70}]},
     "metrics.[]": {"signal": "CPUUtilization", "target": 70},
     "policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}],
     "policies.[]": {"type": "Pods", "value": 1, "periodSeconds": 60},

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cluster.api import Api, ApiError
-from cluster.children import SERVICES
+from cluster.api import Api, ApiError, Object
+from cluster.children import COLLECTIONS, SERVICES
 from triptych_contract.errors import InvalidRequest
 from triptych_operator.api.manifests import check_for_cluster, validate_service
+from triptych_operator.desired.naming import MANAGER
 
 
 @dataclass(frozen=True)
@@ -22,15 +23,29 @@ class Server:
     api: Api
     namespace: str
 
+    async def stored(self, body: Mapping[str, Any]) -> Object:
+        """What it would store of ``body``.
+
+        Raises:
+            ApiError: it would not.
+        """
+        return await self.api.create(SERVICES.format(self.namespace), body, dry_run=True)
+
     async def refuses(self, body: Mapping[str, Any]) -> str:
         """Why it would not create ``body``; empty when it would."""
         try:
-            await self.api.create(SERVICES.format(self.namespace), body, dry_run=True)
+            await self.stored(body)
         except ApiError as refusal:
             if refusal.status not in (400, 422):
                 raise
             return str(refusal)
         return ""
+
+    async def apply(self, manifest: Mapping[str, Any]) -> Object:
+        """What it would store of a child that the operator applies."""
+        path = COLLECTIONS[manifest["kind"]].format(self.namespace)
+        name = manifest["metadata"]["name"]
+        return await self.api.apply(f"{path}/{name}", manifest, manager=MANAGER, dry_run=True)
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ from triptych_contract.names import Env, Port, Tier
 from triptych_operator.api.scalars import parse_seconds
 from triptych_operator.api.service import MultimodalService
 from triptych_operator.api.tiers import Resources
-from triptych_operator.desired import configmaps, naming, volumes
+from triptych_operator.desired import canonical, configmaps, naming, volumes
 from triptych_operator.desired.merge import merge
 from triptych_operator.desired.platform import Platform
 from triptych_operator.json_values import Json, JsonObject
@@ -68,7 +68,7 @@ def _unlabelled_template(service: MultimodalService, tier: Tier, platform: Platf
             "labels": {**given.metadata.labels, **naming.labels(service, tier)},
             "annotations": {**given.metadata.annotations, naming.CONFIG_DIGEST: digest},
         },
-        "spec": merge(_pod_spec(service, tier, platform), {**given.spec}),
+        "spec": canonical.pod_spec(merge(_pod_spec(service, tier, platform), {**given.spec})),
     }
 
 

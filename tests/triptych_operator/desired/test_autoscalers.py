@@ -21,7 +21,7 @@ def made(tier: str, **autoscaling: Any) -> Any:
 @pytest.mark.parametrize(
     ("signal", "target", "expected"),
     [
-        ("BacklogTokens", 20000, {"type": "AverageValue", "averageValue": "20000"}),
+        ("BacklogTokens", 20000, {"type": "AverageValue", "averageValue": "20k"}),
         ("InputTokensPerSecond", "1k", {"type": "AverageValue", "averageValue": "1k"}),
         ("QueueWait", "500m", {"type": "Value", "value": "500m"}),
     ],
@@ -44,9 +44,23 @@ def test_cpu_is_a_percentage_of_what_is_requested() -> None:
 
 def test_the_pace_is_passed_on_as_given_and_nothing_is_made_up() -> None:
     metrics = [{"signal": "CPUUtilization", "target": 70}]
-    behavior = {"scaleUp": {"selectPolicy": "Disabled"}, "scaleDown": {"policies": []}}
+    policies = [{"type": "Pods", "value": 1, "periodSeconds": 60}]
+    behavior = {"scaleUp": {"selectPolicy": "Disabled"}, "scaleDown": {"policies": policies}}
     assert "behavior" not in made("decode", metrics=metrics)
     assert made("decode", metrics=metrics, behavior=behavior)["behavior"] == behavior
+
+
+def test_no_policies_are_those_of_kubernetes() -> None:
+    metrics = [{"signal": "CPUUtilization", "target": 70}]
+    behavior = {"scaleUp": {"policies": []}}
+    assert made("decode", metrics=metrics, behavior=behavior)["behavior"] == {"scaleUp": {}}
+
+
+def test_a_percentage_that_no_pod_reaches_is_one_that_the_field_holds() -> None:
+    [metric] = made("decode", metrics=[{"signal": "CPUUtilization", "target": "999999999k"}])[
+        "metrics"
+    ]
+    assert metric["resource"]["target"]["averageUtilization"] == 2**31 - 1
 
 
 @pytest.mark.parametrize("tier", list(Tier))

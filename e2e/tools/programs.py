@@ -21,6 +21,15 @@ def program(name: str) -> Path:
     return Path(answer.stdout.strip())
 
 
+def sources(name: str, module: str) -> Path:
+    """The unpacked Go module ``module`` at the version that the folder ``name`` asks for."""
+    for command in (["mod", "download", module], ["list", "-m", "-f", "{{.Dir}}", module]):
+        answer = subprocess.run(
+            ["go", *command], cwd=HERE / name, check=True, stdout=subprocess.PIPE, text=True
+        )
+    return Path(answer.stdout.strip())
+
+
 class Helm:
     """Helm with folders of its own, so that nobody's plugins or repositories play a part."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from cluster.control_plane import ControlPlane
-from tools.programs import Helm
+from tools.programs import Helm, sources
 
 DEFINITION = "multimodalservices.triptych.dev"
 
@@ -34,7 +34,14 @@ def rendering(tmp_path_factory: pytest.TempPathFactory) -> Helm:
 
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """One that has the definitions of the Prometheus operator too."""
+    theirs = sources("prometheus-operator", "github.com/prometheus-operator/prometheus-operator")
+    definitions = theirs / "example/prometheus-operator-crd"
     with ControlPlane(tmp_path_factory.mktemp("control-plane")) as running:
+        for name in ("servicemonitors", "podmonitors"):
+            path = definitions / f"monitoring.coreos.com_{name}.yaml"
+            running.kubectl("apply", "--server-side", "-f", str(path))
+        running.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
         yield running
 
 

@@ -67,8 +67,8 @@ def _covers_object(standing: Any, wanted: Mapping[str, Json]) -> bool:
 
 
 def _covers_list(standing: Any, wanted: Sequence[Json], field: str) -> bool:
-    found = standing or []
-    if not isinstance(found, Sequence):
+    found = [] if standing is None else standing  # the server drops empty ones
+    if not isinstance(found, list):
         return False
     if field in _MERGED:
         return all(any(covers(one, value) for one in found) for value in wanted)

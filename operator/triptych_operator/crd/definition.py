@@ -1,13 +1,18 @@
-"""The whole CustomResourceDefinition as data, and as the text of its file. Pure."""
+"""The whole CustomResourceDefinition as data, and as the text of its file. Pure.
+
+There is no scale subresource: it names one number of pods, and a resource has one for each tier.
+"""
 
 from __future__ import annotations
 
+import functools
 from typing import Final
 
 import yaml
 
 from triptych_operator.api.service import GROUP, KIND, PLURAL, VERSION, MultimodalService
 from triptych_operator.api.status import ServiceStatus
+from triptych_operator.crd import version
 from triptych_operator.crd.schema import structural_schema
 from triptych_operator.json_values import Json, JsonObject
 
@@ -22,7 +27,10 @@ def definition() -> JsonObject:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{PLURAL}.{GROUP}"},
+        "metadata": {
+            "name": f"{PLURAL}.{GROUP}",
+            "annotations": {version.ANNOTATION: schema_stamp()},
+        },
         "spec": {
             "group": GROUP,
             "names": {
@@ -45,6 +53,12 @@ def text() -> str:
     return f"{_HEADER}{body}"
 
 
+@functools.cache
+def schema_stamp() -> str:
+    """The stamp of this definition's schema (``crd.version``)."""
+    return version.stamp(_unstamped_schema())
+
+
 class _Dumper(yaml.SafeDumper):
     """Writes every value out, without anchors for those that occur twice."""
 
@@ -64,6 +78,11 @@ def _version() -> JsonObject:
 
 
 def _schema() -> JsonObject:
+    schema = _unstamped_schema()
+    return schema | {"description": version.stamped(str(schema["description"]), schema_stamp())}
+
+
+def _unstamped_schema() -> JsonObject:
     schema = structural_schema(MultimodalService)
     properties = schema["properties"]
     if not isinstance(properties, dict):

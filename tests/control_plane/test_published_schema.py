@@ -1,0 +1,78 @@
+"""What a user sees of the resource definition: what the server publishes, explains and lists."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+
+import pytest
+from cluster.api import Api
+from cluster.control_plane import ControlPlane
+from cluster.kubectl import Cluster
+from control_plane.spec_places import ITEM, KEY, places
+from mms_builders import manifest
+from triptych_operator.crd.definition import schema_stamp
+from triptych_operator.crd.version import OPENAPI_PATH, Skew, skew
+
+DISCOVERY_SECONDS = 30.0
+
+
+@pytest.fixture(scope="module")
+def explaining(cluster: Cluster) -> Cluster:
+    """The cluster once kubectl finds the resource, which is a while after it is established."""
+    deadline = time.monotonic() + DISCOVERY_SECONDS
+    while True:
+        try:
+            cluster.kubectl("explain", "mms")
+        except subprocess.CalledProcessError as error:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"kubectl does not find mms: {error.stderr}") from error
+            time.sleep(0.2)
+        else:
+            return cluster
+
+
+async def test_a_user_without_rights_can_tell_the_version_of_the_schema(
+    control_plane: ControlPlane,
+) -> None:
+    async with Api(control_plane.kubeconfig_for("nobody")) as api:
+        document = await api.get(OPENAPI_PATH)
+    assert skew(document, schema_stamp()) is Skew.SAME
+    assert skew(document, "0-000000000000") is Skew.NEWER_OR_OTHER
+    assert skew(document, "999-000000000000") is Skew.OLDER
+
+
+def test_every_field_is_explained(explaining: Cluster) -> None:
+    lines = explaining.kubectl("explain", "mms", "--recursive").splitlines()
+    told = {line.split("\t")[0].strip() for line in lines}
+    fields = {place.path[-1] for place in places() if place.path[:1] == ("spec",)}
+    assert fields - {ITEM, KEY} <= told
+
+
+@pytest.mark.parametrize(
+    ("field", "lesson"),
+    [
+        ("mms", "A vision-language model served by pools of encoder, prefill and decode pods"),
+        ("mms.spec.tiers.encoder", "Turns pictures into embeddings"),
+        ("mms.spec.tiers.encoder.autoscaling.metrics.signal", "encoder: ImagesPerSecond"),
+        ("mms.spec.model.servedName", "It cannot be changed"),
+        ("mms.spec.topology", "ENUM:"),
+        ("mms.status.conditions", "Ready is true when every pod"),
+    ],
+)
+def test_explain_teaches(explaining: Cluster, field: str, lesson: str) -> None:
+    text = " ".join(explaining.kubectl("explain", field).split())
+    assert lesson in text
+
+
+def test_a_resource_is_listed_by_its_short_name_and_its_category(
+    explaining: Cluster, namespace: str
+) -> None:
+    cluster = explaining
+    cluster.kubectl("create", f"-n={namespace}", "-f", "-", manifest=json.dumps(manifest()))
+    [header, row] = cluster.kubectl("get", "mms", f"-n={namespace}").splitlines()
+    assert header.split() == ["NAME", "READY", "TOPOLOGY", "E", "P", "D", "F", "URL", "AGE"]
+    assert row.split()[:2] == ["shapes", "FullSplit"]
+    listed = cluster.kubectl("get", "triptych", f"-n={namespace}", "-o=name")
+    assert listed.split() == ["multimodalservice.triptych.dev/shapes"]

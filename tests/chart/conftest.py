@@ -34,10 +34,10 @@ def rendering(tmp_path_factory: pytest.TempPathFactory) -> Helm:
 
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """One that has the definitions of the Prometheus operator too."""
+    """One that has the definitions of the Prometheus operator too, and counts writes."""
     theirs = sources("prometheus-operator", "github.com/prometheus-operator/prometheus-operator")
     definitions = theirs / "example/prometheus-operator-crd"
-    with ControlPlane(tmp_path_factory.mktemp("control-plane")) as running:
+    with ControlPlane(tmp_path_factory.mktemp("control-plane"), audited=True) as running:
         for name in ("servicemonitors", "podmonitors"):
             path = definitions / f"monitoring.coreos.com_{name}.yaml"
             running.kubectl("apply", "--server-side", "-f", str(path))

@@ -20,6 +20,7 @@ WATCHED = {
     "networkpolicies.networking.k8s.io": CHILD,
     "poddisruptionbudgets.policy": CHILD,
     "pods": "get list watch",
+    "pods/status": "patch",
     "events.events.k8s.io": "create",
 }
 ELECTION = {

@@ -20,6 +20,9 @@
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch]
+- apiGroups: [""]
+  resources: [pods/status] # the readiness gate of a pod whose turn has come
+  verbs: [patch]
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create]

@@ -65,8 +65,12 @@ class AuditLog:
     def entries(self, since: int = 0, *, user: str = "", namespace: str = "") -> Iterator[Entry]:
         """Writes after ``since``, of one user and in one namespace where given, in order."""
         with self.path.open("rb") as log:
-            log.seek(since)
+            log.seek(max(0, since - 1))
+            if since and log.read(1) != b"\n":
+                log.readline()  # the rest of a line that was being written then
             for line in log:
+                if not line.endswith(b"\n"):
+                    return  # being written now, so not yet answered
                 entry = _entry(json.loads(line))
                 if user in ("", entry.user) and namespace in ("", entry.namespace):
                     yield entry

@@ -24,9 +24,10 @@ from bench.processes import stop_on_signals
 from bench.serving import Plan
 from bench.systems import CORES, OURS, SYSTEMS, Tuning
 
-PARTS: Final = ("serving", "repeated", "overhead", "encoder", "transfer", "crosscheck")
-MODULES: Final = ("encoder", "transfer")  # programs of their own
-MODULE_SECONDS: Final = 600.0
+DEFAULT: Final = ("serving", "repeated", "overhead", "encoder", "transfer", "crosscheck")
+PARTS: Final = (*DEFAULT, "operator")
+MODULES: Final = ("encoder", "transfer", "operator")  # programs of their own
+MODULE_SECONDS: Final = 900.0
 
 
 def main() -> None:
@@ -39,7 +40,7 @@ def main() -> None:
 
     print(f"{_machine()}\n", flush=True)
     model_folder()
-    for part in options.parts or PARTS:
+    for part in options.parts or DEFAULT:
         say(f"== {part}")
         print(f"\n### {part}\n\n{_run(part, options, say)}", flush=True)
     say("done")
@@ -109,7 +110,9 @@ def _machine() -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("parts", nargs="*", type=_part, help=f"of {', '.join(PARTS)}; default: all")
+    parser.add_argument(
+        "parts", nargs="*", type=_part, help=f"of {', '.join(PARTS)}; default: all but operator"
+    )
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=SYSTEMS)
     parser.add_argument("--concurrency", nargs="+", type=int, default=[1, 4, 8])
     parser.add_argument("--tokens", nargs="+", type=int, default=[32, 128])

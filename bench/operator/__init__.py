@@ -1,0 +1,1 @@
+"""Our operator beside one in Go: the same children for the same resources on one API server."""

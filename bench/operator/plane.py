@@ -1,0 +1,43 @@
+"""The cluster of a run: a control plane that logs calls, and nodes that kwok plays."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from bench.operator.calls import CallLog
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "e2e"))  # no part of the distribution
+
+from cluster.api import Api  # noqa: E402 - only now can it be found
+from cluster.control_plane import ControlPlane  # noqa: E402
+from cluster.kwok import Kwok  # noqa: E402
+
+__all__ = ["AUTHOR", "Api", "ControlPlane", "cluster"]
+
+AUTHOR: Final = "admin"  # the user that makes and changes resources
+# Autoscalers without a metrics API fail at every look: at the usual pace that would be most of what
+# the machine does, and none of it an operator's work.
+CONTROLLERS: Final = {"horizontal-pod-autoscaler-sync-period": "600s"}
+
+
+@asynccontextmanager
+async def cluster(
+    folder: Path, log: CallLog, namespaces: Sequence[str]
+) -> AsyncIterator[ControlPlane]:
+    """Runs it, with our resource definition and ``namespaces``."""
+    flags = {"kube-apiserver": log.flags(), "kube-controller-manager": CONTROLLERS}
+    with ExitStack() as stack:
+        plane = ControlPlane(folder, flags=flags)
+        await asyncio.to_thread(stack.enter_context, plane)
+        plane.kubectl("apply", "-f", str(ROOT / "crds"))
+        plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        for namespace in namespaces:
+            plane.kubectl("create", "namespace", namespace)
+        await asyncio.to_thread(stack.enter_context, Kwok(plane, folder))
+        yield plane

@@ -104,6 +104,15 @@ class Transfer(Config):
     landing_bytes: int = Field(default=1024 * MIB, gt=0)  # arriving and not yet used
 
 
+class Revisions(Config):
+    """Which version of the service a process belongs to: opaque, and equal for what may serve one
+    request together. So a request never meets workers of two versions, and the old version serves
+    until the new one is complete. Empty agrees with everything."""
+
+    language: str = ""  # model, engine and image
+    encoder: str = ""  # all that, and encoder and processor
+
+
 class WorkerConfig(Config):
     """Everything that ``triptych-worker TIER`` needs."""
 
@@ -114,6 +123,7 @@ class WorkerConfig(Config):
     transfer: Transfer = Transfer()
     # Also load the vision part, for when no encoder is up; None: fused does, prefill does not.
     can_encode: bool | None = None
+    revisions: Revisions = Revisions()
     drain_seconds: float = Field(default=60.0, ge=0)
     threads: int = Field(default=0, ge=0)  # torch intra-op threads; 0: torch's default
 
@@ -155,4 +165,5 @@ class GatewayConfig(Config):
     processor_cache_bytes: int = Field(default=512 * MIB, ge=0)
     on_encoder_loss: Literal["EncodeInline", "Queue", "RejectMultimodal"] = "RejectMultimodal"
     queue_seconds: float = Field(default=30.0, ge=0)  # how long Queue waits for an encoder
+    revisions: Revisions = Revisions()
     drain_seconds: float = Field(default=60.0, ge=0)

@@ -25,7 +25,7 @@ from triptych_models.sources import model_folder
 from triptych_gateway.admin import AdminServer
 from triptych_gateway.api.app import Pages, Readiness, build_app
 from triptych_gateway.api.chat import ChatCompletions
-from triptych_gateway.identity import expected_encoder
+from triptych_gateway.identity import expected_workers
 from triptych_gateway.media.addresses import parse_networks
 from triptych_gateway.media.budget import ByteBudget
 from triptych_gateway.media.fetch import Fetcher
@@ -85,7 +85,7 @@ async def running_gateway(
         Tier.DECODE: config.decode,
         Tier.FUSED: config.fused,
     }
-    expected = expected_encoder(config.model, model.parameters)
+    expected = expected_workers(config.model, model.parameters, config.revisions)
     decoding = DecodePool(
         processes=config.media.decode_processes,
         seconds=config.media.decode_seconds,

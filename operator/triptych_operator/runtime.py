@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Final
 
+from pydantic import JsonValue
 from triptych_contract import config
 from triptych_contract.errors import InvalidRequest
 from triptych_contract.names import Tier
@@ -19,6 +22,7 @@ from triptych_operator.api.service import MultimodalService, ServiceSpec
 from triptych_operator.api.tiers import EncodeLimits, LanguageLimits
 
 CLAIM_SCHEME: Final = "pvc://"
+_REVISION_DIGITS: Final = 16
 # Where pods mount the claims that hold models.
 MODELS_FOLDER: Final = PurePosixPath("/var/lib/triptych/models")
 
@@ -27,10 +31,15 @@ def worker_config(
     service: MultimodalService,
     tier: Tier,
     *,
+    image: str = "",
     listen: config.Listen | None = None,
     threads: int = 0,
 ) -> config.WorkerConfig:
-    """What ``triptych-worker TIER`` needs to serve its part of ``service``.
+    """What ``triptych-worker TIER`` needs to serve its part of ``service``, and nothing else, so
+    that a change of other parts does not touch it.
+
+    Args:
+        image: that the pods run, where they run one.
 
     Raises:
         InvalidRequest: ``tier`` runs no worker in this topology.
@@ -39,7 +48,7 @@ def worker_config(
     if tier is Tier.GATEWAY or tier not in spec.topology.tiers:
         raise InvalidRequest(f"topology {spec.topology} runs no {tier} workers")
     return config.WorkerConfig(
-        model=_model(spec.model, spec.tier(tier).device),
+        model=_worker_model(spec, tier),
         listen=listen or config.Listen(),
         encode=_encode_limits(spec, tier),
         language=_language_limits(spec, tier),
@@ -50,6 +59,7 @@ def worker_config(
             landing_bytes=parse_bytes(spec.transfer.landing),
         ),
         can_encode=_can_encode(spec, tier),
+        revisions=_worker_revisions(spec, tier, image),
         drain_seconds=parse_seconds(spec.tier(tier).drain.timeout),
         threads=threads,
     )
@@ -59,6 +69,7 @@ def gateway_config(
     service: MultimodalService,
     endpoints: Mapping[Tier, config.Endpoints],
     *,
+    image: str = "",
     listen: config.Listen | None = None,
 ) -> config.GatewayConfig:
     """What ``triptych-gateway`` needs to serve ``service`` over the workers at ``endpoints``."""
@@ -80,6 +91,7 @@ def gateway_config(
         processor_cache_bytes=parse_bytes(tier.cache.capacity),
         on_encoder_loss=spec.degraded.on_encoder_loss,
         queue_seconds=parse_seconds(spec.degraded.queue_timeout),
+        revisions=revisions(spec, image),
         drain_seconds=parse_seconds(tier.drain.timeout),
     )
 
@@ -89,6 +101,46 @@ def source_in_process(source: str) -> str:
     if not source.startswith(CLAIM_SCHEME):
         return source
     return f"file://{MODELS_FOLDER / source.removeprefix(CLAIM_SCHEME)}"
+
+
+def revisions(spec: ServiceSpec, image: str) -> config.Revisions:
+    """Which version of the service ``spec`` describes, for each kind of worker."""
+    language = {
+        "engine": spec.engine.name,
+        "image": image,
+        "source": spec.model.source,
+        "revision": spec.model.revision,
+        "dtype": spec.model.dtype,
+    }
+    model = _model(spec.model, "cpu")
+    encoder = {
+        **language,
+        "encoder": model.encoder.model_dump(mode="json") if model.encoder else None,
+        "processor": model.processor.model_dump(mode="json"),
+    }
+    return config.Revisions(language=_digest(language), encoder=_digest(encoder))
+
+
+def _digest(parts: Mapping[str, JsonValue]) -> str:
+    text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:_REVISION_DIGITS]
+
+
+def _worker_revisions(spec: ServiceSpec, tier: Tier, image: str) -> config.Revisions:
+    whole = revisions(spec, image)
+    return config.Revisions(
+        language="" if tier is Tier.ENCODER else whole.language,
+        encoder=whole.encoder if encodes(spec, tier) else "",
+    )
+
+
+def _worker_model(spec: ServiceSpec, tier: Tier) -> config.Model:
+    """The model as the tier loads it: without the parts that it does not run."""
+    model = _model(spec.model, spec.tier(tier).device)
+    unused: dict[str, object] = {"served_name": config.Model.model_fields["served_name"].default}
+    if not encodes(spec, tier):
+        unused |= {"encoder": None, "processor": config.Processor()}
+    return model.model_copy(update=unused)
 
 
 def _model(model: ModelSpec, device: str) -> config.Model:
@@ -151,6 +203,11 @@ def _language_limits(spec: ServiceSpec, tier: Tier) -> config.LanguageLimits:
         embedding_cache_bytes=parse_bytes(embedding_cache.capacity),
         outbox_bytes=parse_bytes(limits.outbox),
     )
+
+
+def encodes(spec: ServiceSpec, tier: Tier) -> bool:
+    """Whether pods of ``tier`` load the vision part."""
+    return tier is Tier.ENCODER or _can_encode(spec, tier)
 
 
 def _can_encode(spec: ServiceSpec, tier: Tier) -> bool:

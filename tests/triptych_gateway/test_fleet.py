@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 import pytest
+from triptych_contract.config import Revisions
 from triptych_contract.fingerprints import EncoderIdentity
 from triptych_contract.names import Tier, Topology
 from triptych_gateway.tiers.choice import by_content, least_busy
@@ -129,3 +130,40 @@ def test_the_least_busy_pod_is_asked_by_what_we_sent_and_what_it_says():
 def test_equal_pods_share_requests():
     chosen = {least_busy(key, PODS, {}).address for key in KEYS}
     assert chosen == {pod.address for pod in PODS}
+
+
+OWN = replace(EXPECTED, revisions=Revisions(language="l1", encoder="e1"))
+
+
+def of(pod: Pod, language: str = "", encoder: str = "") -> Pod:
+    return replace(pod, revisions=Revisions(language=language, encoder=encoder))
+
+
+def test_while_versions_change_a_gateway_uses_the_workers_of_its_own():
+    own = [
+        of(encoder("e1"), encoder="e1"),
+        of(language(Tier.PREFILL, "p1"), "l1"),
+        of(language(Tier.DECODE, "d1"), "l1"),
+    ]
+    # More pods, and alike in all that they load: still another version.
+    others = [
+        of(encoder(f"e2{n}"), encoder="e2") for n in range(3)
+    ] + [
+        of(language(tier, f"{tier}{n}"), "l2") for tier in (Tier.PREFILL, Tier.DECODE)
+        for n in range(3)
+    ]  # fmt: skip
+    route = plan_route([*others, *own], Topology.FULL_SPLIT, OWN)
+    assert (route.encoders, route.prefill, route.decode) == tuple((pod,) for pod in own)
+
+
+def test_a_language_pod_of_another_encoder_does_not_stand_in():
+    pod = language(Tier.PREFILL, "p", identity=IDENTITY, fingerprint="f1", can_encode=True)
+    route = plan_route([of(pod, "l1", "e2")], Topology.FULL_SPLIT, OWN)
+    assert addresses(route.prefill) == ["p"]
+    assert route.inline == ()
+    assert plan_route([of(pod, "l1", "e1")], Topology.FULL_SPLIT, OWN).inline != ()
+
+
+def test_workers_without_revisions_belong_to_every_gateway():
+    route = plan_route([encoder("e"), language(Tier.PREFILL, "p")], Topology.FULL_SPLIT, OWN)
+    assert (addresses(route.encoders), addresses(route.prefill)) == (["e"], ["p"])

@@ -10,9 +10,9 @@ MIB = 1024 * 1024
 
 @pytest.mark.parametrize("tier", [Tier.ENCODER, Tier.PREFILL, Tier.DECODE])
 def test_a_minimal_resource_runs_with_the_defaults_of_the_processes(tier: Tier) -> None:
-    model = config.Model(source="builtin://shapes", revision="1", served_name="shapes")
+    model = config.Model(source="builtin://shapes", revision="1")
     expected = config.WorkerConfig(model=model, can_encode=False)
-    made = worker_config(service(), tier)
+    made = worker_config(service(), tier).model_copy(update={"revisions": expected.revisions})
     if tier is not Tier.ENCODER:
         # A prefill that stands in for encoders keeps embeddings within its own cache.
         made = made.model_copy(update={"encode": expected.encode})
@@ -21,8 +21,9 @@ def test_a_minimal_resource_runs_with_the_defaults_of_the_processes(tier: Tier) 
 
 def test_a_minimal_gateway_runs_with_its_defaults() -> None:
     model = config.Model(source="builtin://shapes", revision="1", served_name="shapes")
-    assert gateway_config(service(), {}) == config.GatewayConfig(
-        model=model, topology=Topology.FULL_SPLIT
+    made = gateway_config(service(), {})
+    assert made == config.GatewayConfig(
+        model=model, topology=Topology.FULL_SPLIT, revisions=made.revisions
     )
 
 
@@ -65,7 +66,7 @@ def test_what_moves_tensors_reaches_every_worker() -> None:
     )
 
 
-def test_model_encoder_and_processor_reach_every_process() -> None:
+def test_model_encoder_and_processor_reach_whoever_uses_them() -> None:
     given = service(
         model__dtype="bfloat16",
         model__encoder={"source": "pvc://models/enc/v2", "revision": "2"},
@@ -79,8 +80,11 @@ def test_model_encoder_and_processor_reach_every_process() -> None:
         encoder=config.Source(source="file:///var/lib/triptych/models/models/enc/v2", revision="2"),
         processor=config.Processor(revision="p", min_pixels=1, parameters={"do_resize": False}),
     )
-    assert worker_config(given, Tier.DECODE).model == expected
     assert gateway_config(given, {}).model == expected
+    worker = expected.model_copy(update={"served_name": "model"})
+    assert worker_config(given, Tier.ENCODER).model == worker
+    without = worker.model_copy(update={"encoder": None, "processor": config.Processor()})
+    assert worker_config(given, Tier.DECODE).model == without
 
 
 @pytest.mark.parametrize(
@@ -141,3 +145,55 @@ def test_a_tier_that_runs_no_worker_here_has_no_configuration(tier: Tier) -> Non
 def test_only_a_claim_is_a_folder_in_the_process() -> None:
     assert source_in_process("pvc://c/a/b") == "file:///var/lib/triptych/models/c/a/b"
     assert source_in_process("hf://a/b") == "hf://a/b"
+
+
+ENCODER_CHANGES = [
+    {"model__encoder": {"source": "builtin://shapes", "revision": "2"}},
+    {"model__processor": {"maxPixels": 12544}},
+    {"model__processor": {"revision": "p"}},
+]
+LANGUAGE_CHANGES = [
+    {"model__revision": "2"},
+    {"model__source": "hf://a/b"},
+    {"model__dtype": "bfloat16"},
+]
+
+
+@pytest.mark.parametrize("change", ENCODER_CHANGES)
+def test_a_change_of_the_encoder_leaves_tiers_without_one_alone(change: dict[str, object]) -> None:
+    for tier in (Tier.PREFILL, Tier.DECODE):
+        assert worker_config(service(**change), tier) == worker_config(service(), tier)
+    for made in (
+        worker_config(service(**change), Tier.ENCODER).revisions,
+        gateway_config(service(**change), {}).revisions,
+    ):
+        assert made.encoder != gateway_config(service(), {}).revisions.encoder
+
+
+@pytest.mark.parametrize("change", LANGUAGE_CHANGES)
+def test_a_change_of_the_language_model_is_another_revision_of_everything(
+    change: dict[str, object],
+) -> None:
+    old, new = (gateway_config(one, {}).revisions for one in (service(), service(**change)))
+    assert old.language != new.language
+    assert old.encoder != new.encoder
+
+
+def test_the_image_is_part_of_every_revision() -> None:
+    for tier in (Tier.ENCODER, Tier.PREFILL, Tier.DECODE):
+        one, two = (worker_config(service(), tier, image=name).revisions for name in ("a", "b"))
+        assert one != two
+
+
+def test_gateway_and_workers_of_one_resource_agree() -> None:
+    gateway = gateway_config(service(), {}, image="a").revisions
+    decode = worker_config(service(), Tier.DECODE, image="a").revisions
+    encoder = worker_config(service(), Tier.ENCODER, image="a").revisions
+    assert decode == config.Revisions(language=gateway.language)
+    assert encoder == config.Revisions(encoder=gateway.encoder)
+
+
+def test_limits_and_names_are_no_part_of_a_revision() -> None:
+    other = service(tiers__decode__limits={"kvTokens": 7}, model__servedName="else")
+    assert gateway_config(other, {}).revisions == gateway_config(service(), {}).revisions
+    assert worker_config(other, Tier.PREFILL) == worker_config(service(), Tier.PREFILL)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import grpc
 import pytest
 import torch
-from triptych_contract.config import EncodeLimits, Listen, Model, Transfer, WorkerConfig
+from triptych_contract.config import EncodeLimits, Listen, Model, Revisions, Transfer, WorkerConfig
 from triptych_contract.errors import (
     TriptychError,
 )
@@ -154,7 +154,13 @@ async def serving(
         holding_bytes=1024,
         landing_bytes=1024,
     )
-    worker = Worker(Tier.FUSED, "instance-1", admission, transfer.transports)
+    worker = Worker(
+        Tier.FUSED,
+        "instance-1",
+        admission,
+        transfer.transports,
+        Revisions(language="7", encoder="8"),
+    )
     cache = OneFingerprintCache()
     health = await listener.start(registrations(config, worker, transfer))
     if loaded:

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from triptych_contract.v1 import common_pb2 as triptych__contract_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!triptych_contract/v1/worker.proto\x12\x0btriptych.v1\x1a!triptych_contract/v1/common.proto\"\x11\n\x0f\x44\x65scribeRequest\"\xda\x02\n\x10\x44\x65scribeResponse\x12\x1f\n\x04tier\x18\x01 \x01(\x0e\x32\x11.triptych.v1.Tier\x12!\n\x05state\x18\x02 \x01(\x0e\x32\x12.triptych.v1.State\x12\x10\n\x08instance\x18\x03 \x01(\t\x12\x0e\n\x06\x65ngine\x18\x04 \x01(\t\x12\x16\n\x0e\x65ngine_version\x18\x05 \x01(\t\x12\x18\n\x10\x65ncoder_identity\x18\x06 \x01(\t\x12\x13\n\x0b\x66ingerprint\x18\x07 \x01(\t\x12\x14\n\x0cmodel_digest\x18\x08 \x01(\t\x12\x11\n\tkv_layout\x18\t \x01(\t\x12\'\n\x08\x63\x61pacity\x18\n \x01(\x0b\x32\x15.triptych.v1.Capacity\x12\x1f\n\x04load\x18\x0b \x01(\x0b\x32\x11.triptych.v1.Load\x12\x12\n\ntransports\x18\x0c \x03(\t\x12\x12\n\ncan_encode\x18\r \x01(\x08\"\x8a\x01\n\x08\x43\x61pacity\x12\x16\n\x0e\x63ontext_tokens\x18\x01 \x01(\r\x12\x11\n\tkv_tokens\x18\x02 \x01(\x04\x12\x1d\n\x15\x65mbedding_cache_bytes\x18\x03 \x01(\x04\x12\x13\n\x0bmax_running\x18\x04 \x01(\r\x12\x1f\n\x17max_batch_visual_tokens\x18\x05 \x01(\r\"h\n\x04Load\x12\x0f\n\x07running\x18\x01 \x01(\r\x12\x0f\n\x07waiting\x18\x02 \x01(\r\x12\x16\n\x0e\x62\x61\x63klog_tokens\x18\x03 \x01(\x04\x12\x16\n\x0ekv_tokens_used\x18\x04 \x01(\x04\x12\x0e\n\x06leases\x18\x05 \x01(\r\"\x11\n\x0fHoldingsRequest\"L\n\x10HoldingsResponse\x12\x10\n\x08instance\x18\x01 \x01(\t\x12&\n\x08holdings\x18\x02 \x03(\x0b\x32\x14.triptych.v1.Holding\"c\n\x07Holding\x12\r\n\x05\x63\x61\x63he\x18\x01 \x01(\t\x12\x13\n\x0b\x66ingerprint\x18\x02 \x01(\t\x12\x0f\n\x07\x65ntries\x18\x03 \x01(\x04\x12\r\n\x05\x62ytes\x18\x04 \x01(\x04\x12\x14\n\x0cleased_bytes\x18\x05 \x01(\x04\"!\n\x11\x44ropOthersRequest\x12\x0c\n\x04keep\x18\x01 \x01(\t\"t\n\x12\x44ropOthersResponse\x12\x17\n\x0f\x65ntries_dropped\x18\x01 \x01(\x04\x12\x13\n\x0b\x62ytes_freed\x18\x02 \x01(\x04\x12\x30\n\tremaining\x18\x03 \x01(\x0b\x32\x1d.triptych.v1.HoldingsResponse2Q\n\x06Worker\x12G\n\x08\x44\x65scribe\x12\x1c.triptych.v1.DescribeRequest\x1a\x1d.triptych.v1.DescribeResponse2\xa4\x01\n\nCacheAdmin\x12G\n\x08Holdings\x12\x1c.triptych.v1.HoldingsRequest\x1a\x1d.triptych.v1.HoldingsResponse\x12M\n\nDropOthers\x12\x1e.triptych.v1.DropOthersRequest\x1a\x1f.triptych.v1.DropOthersResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!triptych_contract/v1/worker.proto\x12\x0btriptych.v1\x1a!triptych_contract/v1/common.proto\"\x11\n\x0f\x44\x65scribeRequest\"\x8f\x03\n\x10\x44\x65scribeResponse\x12\x1f\n\x04tier\x18\x01 \x01(\x0e\x32\x11.triptych.v1.Tier\x12!\n\x05state\x18\x02 \x01(\x0e\x32\x12.triptych.v1.State\x12\x10\n\x08instance\x18\x03 \x01(\t\x12\x0e\n\x06\x65ngine\x18\x04 \x01(\t\x12\x16\n\x0e\x65ngine_version\x18\x05 \x01(\t\x12\x18\n\x10\x65ncoder_identity\x18\x06 \x01(\t\x12\x13\n\x0b\x66ingerprint\x18\x07 \x01(\t\x12\x14\n\x0cmodel_digest\x18\x08 \x01(\t\x12\x11\n\tkv_layout\x18\t \x01(\t\x12\'\n\x08\x63\x61pacity\x18\n \x01(\x0b\x32\x15.triptych.v1.Capacity\x12\x1f\n\x04load\x18\x0b \x01(\x0b\x32\x11.triptych.v1.Load\x12\x12\n\ntransports\x18\x0c \x03(\t\x12\x12\n\ncan_encode\x18\r \x01(\x08\x12\x19\n\x11language_revision\x18\x0e \x01(\t\x12\x18\n\x10\x65ncoder_revision\x18\x0f \x01(\t\"\x8a\x01\n\x08\x43\x61pacity\x12\x16\n\x0e\x63ontext_tokens\x18\x01 \x01(\r\x12\x11\n\tkv_tokens\x18\x02 \x01(\x04\x12\x1d\n\x15\x65mbedding_cache_bytes\x18\x03 \x01(\x04\x12\x13\n\x0bmax_running\x18\x04 \x01(\r\x12\x1f\n\x17max_batch_visual_tokens\x18\x05 \x01(\r\"h\n\x04Load\x12\x0f\n\x07running\x18\x01 \x01(\r\x12\x0f\n\x07waiting\x18\x02 \x01(\r\x12\x16\n\x0e\x62\x61\x63klog_tokens\x18\x03 \x01(\x04\x12\x16\n\x0ekv_tokens_used\x18\x04 \x01(\x04\x12\x0e\n\x06leases\x18\x05 \x01(\r\"\x11\n\x0fHoldingsRequest\"L\n\x10HoldingsResponse\x12\x10\n\x08instance\x18\x01 \x01(\t\x12&\n\x08holdings\x18\x02 \x03(\x0b\x32\x14.triptych.v1.Holding\"c\n\x07Holding\x12\r\n\x05\x63\x61\x63he\x18\x01 \x01(\t\x12\x13\n\x0b\x66ingerprint\x18\x02 \x01(\t\x12\x0f\n\x07\x65ntries\x18\x03 \x01(\x04\x12\r\n\x05\x62ytes\x18\x04 \x01(\x04\x12\x14\n\x0cleased_bytes\x18\x05 \x01(\x04\"!\n\x11\x44ropOthersRequest\x12\x0c\n\x04keep\x18\x01 \x01(\t\"t\n\x12\x44ropOthersResponse\x12\x17\n\x0f\x65ntries_dropped\x18\x01 \x01(\x04\x12\x13\n\x0b\x62ytes_freed\x18\x02 \x01(\x04\x12\x30\n\tremaining\x18\x03 \x01(\x0b\x32\x1d.triptych.v1.HoldingsResponse2Q\n\x06Worker\x12G\n\x08\x44\x65scribe\x12\x1c.triptych.v1.DescribeRequest\x1a\x1d.triptych.v1.DescribeResponse2\xa4\x01\n\nCacheAdmin\x12G\n\x08Holdings\x12\x1c.triptych.v1.HoldingsRequest\x1a\x1d.triptych.v1.HoldingsResponse\x12M\n\nDropOthers\x12\x1e.triptych.v1.DropOthersRequest\x1a\x1f.triptych.v1.DropOthersResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,23 +35,23 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DESCRIBEREQUEST']._serialized_start=85
   _globals['_DESCRIBEREQUEST']._serialized_end=102
   _globals['_DESCRIBERESPONSE']._serialized_start=105
-  _globals['_DESCRIBERESPONSE']._serialized_end=451
-  _globals['_CAPACITY']._serialized_start=454
-  _globals['_CAPACITY']._serialized_end=592
-  _globals['_LOAD']._serialized_start=594
-  _globals['_LOAD']._serialized_end=698
-  _globals['_HOLDINGSREQUEST']._serialized_start=700
-  _globals['_HOLDINGSREQUEST']._serialized_end=717
-  _globals['_HOLDINGSRESPONSE']._serialized_start=719
-  _globals['_HOLDINGSRESPONSE']._serialized_end=795
-  _globals['_HOLDING']._serialized_start=797
-  _globals['_HOLDING']._serialized_end=896
-  _globals['_DROPOTHERSREQUEST']._serialized_start=898
-  _globals['_DROPOTHERSREQUEST']._serialized_end=931
-  _globals['_DROPOTHERSRESPONSE']._serialized_start=933
-  _globals['_DROPOTHERSRESPONSE']._serialized_end=1049
-  _globals['_WORKER']._serialized_start=1051
-  _globals['_WORKER']._serialized_end=1132
-  _globals['_CACHEADMIN']._serialized_start=1135
-  _globals['_CACHEADMIN']._serialized_end=1299
+  _globals['_DESCRIBERESPONSE']._serialized_end=504
+  _globals['_CAPACITY']._serialized_start=507
+  _globals['_CAPACITY']._serialized_end=645
+  _globals['_LOAD']._serialized_start=647
+  _globals['_LOAD']._serialized_end=751
+  _globals['_HOLDINGSREQUEST']._serialized_start=753
+  _globals['_HOLDINGSREQUEST']._serialized_end=770
+  _globals['_HOLDINGSRESPONSE']._serialized_start=772
+  _globals['_HOLDINGSRESPONSE']._serialized_end=848
+  _globals['_HOLDING']._serialized_start=850
+  _globals['_HOLDING']._serialized_end=949
+  _globals['_DROPOTHERSREQUEST']._serialized_start=951
+  _globals['_DROPOTHERSREQUEST']._serialized_end=984
+  _globals['_DROPOTHERSRESPONSE']._serialized_start=986
+  _globals['_DROPOTHERSRESPONSE']._serialized_end=1102
+  _globals['_WORKER']._serialized_start=1104
+  _globals['_WORKER']._serialized_end=1185
+  _globals['_CACHEADMIN']._serialized_start=1188
+  _globals['_CACHEADMIN']._serialized_end=1352
 # @@protoc_insertion_point(module_scope)

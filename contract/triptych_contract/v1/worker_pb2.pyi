@@ -51,6 +51,8 @@ class DescribeResponse(_message.Message):
     LOAD_FIELD_NUMBER: _builtins.int
     TRANSPORTS_FIELD_NUMBER: _builtins.int
     CAN_ENCODE_FIELD_NUMBER: _builtins.int
+    LANGUAGE_REVISION_FIELD_NUMBER: _builtins.int
+    ENCODER_REVISION_FIELD_NUMBER: _builtins.int
     tier: _common_pb2.Tier.ValueType
     state: _common_pb2.State.ValueType
     instance: _builtins.str
@@ -64,6 +66,11 @@ class DescribeResponse(_message.Message):
     kv_layout: _builtins.str
     can_encode: _builtins.bool
     """answers Encoder calls"""
+    language_revision: _builtins.str
+    """Which versions of the service this process belongs to, as its configuration says; a gateway
+    only uses workers of its own (config.Revisions). Empty where it has no part in one.
+    """
+    encoder_revision: _builtins.str
     @_builtins.property
     def capacity(self) -> Global___Capacity: ...
     @_builtins.property
@@ -86,10 +93,12 @@ class DescribeResponse(_message.Message):
         load: Global___Load | None = ...,
         transports: _abc.Iterable[_builtins.str] | None = ...,
         can_encode: _builtins.bool = ...,
+        language_revision: _builtins.str = ...,
+        encoder_revision: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "load", b"load"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["can_encode", b"can_encode", "capacity", b"capacity", "encoder_identity", b"encoder_identity", "engine", b"engine", "engine_version", b"engine_version", "fingerprint", b"fingerprint", "instance", b"instance", "kv_layout", b"kv_layout", "load", b"load", "model_digest", b"model_digest", "state", b"state", "tier", b"tier", "transports", b"transports"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["can_encode", b"can_encode", "capacity", b"capacity", "encoder_identity", b"encoder_identity", "encoder_revision", b"encoder_revision", "engine", b"engine", "engine_version", b"engine_version", "fingerprint", b"fingerprint", "instance", b"instance", "kv_layout", b"kv_layout", "language_revision", b"language_revision", "load", b"load", "model_digest", b"model_digest", "state", b"state", "tier", b"tier", "transports", b"transports"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

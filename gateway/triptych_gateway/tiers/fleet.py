@@ -1,7 +1,9 @@
 """Which pods can serve together. Pure: pods as they described themselves come in, a route goes out.
 
 A pipeline is only ever made of pods that agree: encoders on one fingerprint, and prefill and decode
-on one language model and one layout of its keys and values.
+on one language model and one layout of its keys and values. Where the operator has given them
+revisions, all of them and the gateway are of the same: while a new version of the service comes up
+beside the old, each gateway uses the workers of its own.
 """
 
 from __future__ import annotations
@@ -9,9 +11,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
+from triptych_contract.config import Revisions
 from triptych_contract.fingerprints import EncoderIdentity
 from triptych_contract.names import Tier, Topology
+
+_ANY: Final = Revisions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +35,7 @@ class Pod:
     context_tokens: int = 0
     kv_tokens: int = 0
     busy: int = 0  # requests running and waiting
+    revisions: Revisions = _ANY
 
     @property
     def language(self) -> tuple[str, str]:
@@ -39,9 +46,21 @@ class Pod:
 @dataclass(frozen=True, slots=True)
 class Expected:
     """What this gateway's own configuration says about the encoder: its processor must have made
-    the pixels that the encoder's fingerprint speaks of."""
+    the pixels that the encoder's fingerprint speaks of. And which revisions its workers have."""
 
     identity: EncoderIdentity  # weights and engine version are the encoder's to state
+    revisions: Revisions = _ANY
+
+    def is_own(self, pod: Pod) -> bool:
+        """Whether a pod belongs to the version of the service that this gateway belongs to."""
+        own, its = self.revisions, pod.revisions
+        if pod.tier is Tier.ENCODER:
+            return _agree(own.encoder, its.encoder)
+        return _agree(own.language, its.language)
+
+    def may_encode(self, pod: Pod) -> bool:
+        """Whether a language pod may stand in for an encoder."""
+        return pod.can_encode and _agree(self.revisions.encoder, pod.revisions.encoder)
 
     def accepts(self, identity: EncoderIdentity | None) -> bool:
         """Whether an encoder with ``identity`` reads what this gateway's processor makes."""
@@ -85,14 +104,15 @@ class Route:
 
 def plan_route(pods: Iterable[Pod], topology: Topology, expected: Expected) -> Route:
     """The pods that serve together now. Of several revisions the one that most pods have wins."""
-    found = list(pods)
+    found = [pod for pod in pods if expected.is_own(pod)]
     language = _language(found, topology)
     tiers = {
         tier: tuple(pod for pod in found if pod.tier is tier and pod.language == language)
         for tier in (Tier.PREFILL, Tier.DECODE, Tier.FUSED)
     }
     encoders = [pod for pod in found if pod.tier is Tier.ENCODER]
-    inline = [pod for pod in (*tiers[Tier.FUSED], *tiers[Tier.PREFILL]) if pod.can_encode]
+    language_pods = (*tiers[Tier.FUSED], *tiers[Tier.PREFILL])
+    inline = [pod for pod in language_pods if expected.may_encode(pod)]
     fingerprint = _fingerprint(encoders, expected) or _fingerprint(inline, expected)
     alike = tuple(pod for pod in inline if pod.fingerprint == fingerprint)
     split = Tier.ENCODER in topology.tiers
@@ -115,6 +135,10 @@ def missing_tiers(route: Route, topology: Topology) -> tuple[Tier, ...]:
         Tier.FUSED: route.fused,
     }
     return tuple(tier for tier in topology.tiers if tier in pools and not pools[tier])
+
+
+def _agree(own: str, other: str) -> bool:
+    return not own or not other or own == other
 
 
 def _language(pods: Sequence[Pod], topology: Topology) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-from triptych_contract.config import Endpoints
+from triptych_contract.config import Endpoints, Revisions
 from triptych_contract.errors import TriptychError, Unavailable
 from triptych_contract.fingerprints import EncoderIdentity, encoder_fingerprint
 from triptych_contract.names import Tier, Topology
@@ -210,4 +210,5 @@ def pod_of(tier: Tier, address: str, answer: DescribeResponse) -> Pod | None:
         context_tokens=answer.capacity.context_tokens,
         kv_tokens=answer.capacity.kv_tokens,
         busy=answer.load.running + answer.load.waiting,
+        revisions=Revisions(language=answer.language_revision, encoder=answer.encoder_revision),
     )

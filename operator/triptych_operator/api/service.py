@@ -9,6 +9,7 @@ from triptych_contract.names import TOPOLOGY_TIERS, Tier, Topology
 
 from triptych_operator.api.media import DegradedSpec, MediaSpec, TransferSpec
 from triptych_operator.api.model import EngineSpec, ModelSpec
+from triptych_operator.api.rollout import RolloutSpec
 from triptych_operator.api.rules import ApiModel, Rule
 from triptych_operator.api.scalars import LabelValue, label_names_rule
 from triptych_operator.api.tiers import (
@@ -76,6 +77,8 @@ class ServiceSpec(ApiModel):
     """How tensors move between the tiers."""
     degraded: DegradedSpec = Field(default_factory=DegradedSpec)
     """What is still served when a part is lost."""
+    rollout: RolloutSpec = Field(default_factory=RolloutSpec)
+    """How a new version of the service takes over from the old one."""
 
     # A tier that is left out has the defaults of its kind.
 

@@ -14,8 +14,8 @@ from typing import Final
 
 from triptych_operator.api.service import KIND, MultimodalService
 from triptych_operator.cluster.api import Api, Object
-from triptych_operator.cluster.kinds import BY_NAME, DEPLOYMENT
-from triptych_operator.cluster.refusals import CONFLICT, INVALID, Refusal
+from triptych_operator.cluster.kinds import BY_NAME, DEPLOYMENT, POD
+from triptych_operator.cluster.refusals import CONFLICT, INVALID, NOT_FOUND, Refusal
 from triptych_operator.desired import naming
 from triptych_operator.desired.difference import APPLIED, is_as_wanted, sealed
 from triptych_operator.json_values import JsonObject
@@ -70,6 +70,30 @@ class Applier:
                 and metadata["labels"].get(naming.COMPONENT) not in keep
             ):
                 await self._delete(service, child)
+
+    async def admit(self, service: ServiceKey, name: str, now: str) -> None:
+        """Lets a pod pass the gate of a rollout; nothing when it is gone.
+
+        Args:
+            now: RFC 3339.
+        """
+        child = self._store.child(service, ObjectKey(POD.name, service.namespace, name))
+        if child is None:
+            return
+        passed = {"type": naming.IN_SERVICE, "status": "True", "lastTransitionTime": now}
+        manifest = {
+            "apiVersion": POD.api_version,
+            "kind": POD.name,
+            "metadata": {"namespace": service.namespace, "name": name, "uid": child.uid},
+            "status": {"conditions": [passed]},
+        }
+        try:
+            answer = await self._api.apply(POD, manifest, subresource="status")
+        except Refusal as refused:
+            if refused.status not in (NOT_FOUND, CONFLICT):
+                raise
+            return
+        self._store.put(POD.name, answer)
 
     async def _apply_one(self, service: MultimodalService, manifest: JsonObject) -> None:
         key = key_of(str(manifest["kind"]), manifest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Callable
@@ -26,6 +27,7 @@ from triptych_operator.desired.state import desired_state
 from triptych_operator.observed.snapshot import snapshot_of
 from triptych_operator.observed.store import ServiceKey, Store
 from triptych_operator.observed.troubles import Trouble
+from triptych_operator.rollout.admission import pods_to_admit
 from triptych_operator.rollout.step import next_step
 from triptych_operator.status.announcements import announcements
 from triptych_operator.status.conditions import status_of, status_of_invalid
@@ -78,14 +80,25 @@ class Reconciler:
     async def _bring_about(
         self, key: ServiceKey, service: MultimodalService, revisions: dict[Tier, str]
     ) -> Refusal | None:
-        step = next_step(service.spec.topology, revisions, snapshot_of(self._store.children(key)))
+        spec, snapshot = service.spec, snapshot_of(self._store.children(key))
+        step = next_step(spec.topology, revisions, spec.rollout.surge_percent, snapshot)
         wanted = desired_state(service, self._platform, step.apply)
         try:
             await self._applier.apply(service, wanted)
             await self._applier.prune(service, wanted, step.keep)
+            await self._admit(key, service, revisions)
         except Refusal as refused:
             return refused
         return None
+
+    async def _admit(
+        self, key: ServiceKey, service: MultimodalService, revisions: dict[Tier, str]
+    ) -> None:
+        spec = service.spec
+        snapshot = snapshot_of(self._store.children(key))
+        names = pods_to_admit(spec.topology, revisions, spec.rollout.surge_percent, snapshot)
+        calls = (self._applier.admit(key, name, _seconds(self._clock())) for name in names)
+        await asyncio.gather(*calls)
 
     def _revisions(self, service: MultimodalService) -> dict[Tier, str]:
         tiers = service.spec.topology.tiers

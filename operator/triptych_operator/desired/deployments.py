@@ -29,15 +29,16 @@ def deployment(service: MultimodalService, tier: Tier, platform: Platform) -> Js
     """The Deployment of ``tier``. Without ``replicas`` when an autoscaler owns the number."""
     spec = service.spec.tier(tier)
     fixed = {} if spec.autoscaling is not None else {"replicas": spec.initial_replicas}
+    # New pods are ready before old ones go, so there must be room for both.
+    surge: Json = 1 if tier is Tier.GATEWAY else f"{service.spec.rollout.surge_percent}%"
     made: JsonObject = {
         **fixed,
         "selector": {"matchLabels": {**naming.selector(service, tier)}},
         "revisionHistoryLimit": 3,
         "progressDeadlineSeconds": START_SECONDS + 60,
-        # New pods are ready before old ones go, so one more pod must find room.
         "strategy": {
             "type": "RollingUpdate",
-            "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0},
+            "rollingUpdate": {"maxSurge": surge, "maxUnavailable": 0},
         },
         "template": pod_template(service, tier, platform),
     }
@@ -62,7 +63,7 @@ def revision(service: MultimodalService, tier: Tier, platform: Platform) -> str:
 
 def _unlabelled_template(service: MultimodalService, tier: Tier, platform: Platform) -> JsonObject:
     given = service.spec.tier(tier).template
-    digest = configmaps.digest(service, tier)
+    digest = configmaps.digest(service, tier, platform)
     return {
         "metadata": {
             "labels": {**given.metadata.labels, **naming.labels(service, tier)},
@@ -79,7 +80,9 @@ def _revision(template: JsonObject) -> str:
 
 def _pod_spec(service: MultimodalService, tier: Tier, platform: Platform) -> JsonObject:
     drain = math.ceil(parse_seconds(service.spec.tier(tier).drain.timeout))
+    gates: list[Json] = [{"conditionType": naming.IN_SERVICE}]
     return {
+        **({} if tier is Tier.GATEWAY else {"readinessGates": gates}),
         "serviceAccountName": service.metadata.name,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -108,7 +111,7 @@ def _pod_spec(service: MultimodalService, tier: Tier, platform: Platform) -> Jso
 def _container(service: MultimodalService, tier: Tier, platform: Platform) -> JsonObject:
     return {
         "name": naming.CONTAINER,
-        "image": service.spec.engine.image or platform.image,
+        "image": platform.image_of(service),
         "imagePullPolicy": platform.pull_policy,
         "command": _command(service, tier),
         "env": _environment(),
@@ -123,7 +126,7 @@ def _container(service: MultimodalService, tier: Tier, platform: Platform) -> Js
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "lifecycle": {"preStop": {"sleep": {"seconds": _PRE_STOP_SECONDS}}},
         **_probes(tier),
-        "volumeMounts": volumes.mounts(service),
+        "volumeMounts": volumes.mounts(service, tier),
     }
 
 

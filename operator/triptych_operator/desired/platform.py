@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from triptych_operator.api.service import MultimodalService
+
 
 @dataclass(frozen=True, slots=True)
 class Platform:
@@ -11,3 +13,7 @@ class Platform:
 
     image: str  # of all tiers, unless the resource names another
     pull_policy: str = "IfNotPresent"
+
+    def image_of(self, service: MultimodalService) -> str:
+        """The image that all pods of ``service`` run."""
+        return service.spec.engine.image or self.image

@@ -18,6 +18,8 @@ def service(resource: MultimodalService, tier: Tier) -> JsonObject:
     }
     if tier is not Tier.GATEWAY:
         spec["clusterIP"] = "None"
+        # Gateways ask each worker whether it serves, also those that a rollout holds back.
+        spec["publishNotReadyAddresses"] = True
     return {
         "apiVersion": "v1",
         "kind": "Service",

@@ -47,7 +47,7 @@ def desired_state(
 
 
 def _of_tier(service: MultimodalService, tier: Tier, platform: Platform) -> Iterator[JsonObject]:
-    yield config_map(service, tier)
+    yield config_map(service, tier, platform)
     yield network_policy(service, tier)
     yield service_of(service, tier)
     yield disruption_budget(service, tier)

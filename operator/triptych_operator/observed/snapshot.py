@@ -22,11 +22,14 @@ _TIER_KINDS: Final = frozenset({"Deployment", "Pod", "HorizontalPodAutoscaler"})
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """One pod. ``revision`` is that of the template it was made from."""
+    """One pod. ``revision`` is that of the template it was made from. ``running``: its containers
+    are ready; ``admitted``: it has passed the gate of ``rollout.admission``."""
 
     name: str
     revision: str
     ready: bool = False
+    running: bool = False
+    admitted: bool = False
     terminating: bool = False
     trouble: Trouble | None = None
 
@@ -69,6 +72,8 @@ def pod_of(body: Object) -> Pod:
         name=metadata.get("name", ""),
         revision=metadata.get("labels", {}).get(naming.REVISION, ""),
         ready=conditions.get("Ready") == "True",
+        running=conditions.get("ContainersReady") == "True",
+        admitted=conditions.get(naming.IN_SERVICE) == "True",
         terminating="deletionTimestamp" in metadata,
         trouble=trouble_of_pod(body),
     )

@@ -18,7 +18,7 @@ from triptych_operator.api.status import Condition, ConditionType, ServiceStatus
 from triptych_operator.desired import naming
 from triptych_operator.observed.snapshot import Snapshot, TierSnapshot
 from triptych_operator.observed.troubles import MESSAGE_LIMIT, Reason, Trouble
-from triptych_operator.rollout.step import is_complete
+from triptych_operator.rollout.completeness import is_complete
 
 _TIER_CONDITIONS: Final = {
     Tier.ENCODER: ConditionType.ENCODER_READY,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 from triptych_contract.names import Tier, Topology
 from triptych_operator.observed.snapshot import Pod, Snapshot, TierSnapshot
-from triptych_operator.rollout.step import Step, is_complete, next_step
+from triptych_operator.rollout.step import Step, next_step
 
 E, P, D, F, G = Tier.ENCODER, Tier.PREFILL, Tier.DECODE, Tier.FUSED, Tier.GATEWAY
 REVISIONS = dict.fromkeys(Tier, "r")
@@ -34,12 +34,12 @@ class Cluster:
     def settle(self) -> None:
         """Every rollout ends: new pods are ready, old ones gone."""
         for tier, seen in self.tiers.items():
-            pods = tuple(replace(pod, ready=True) for pod in seen.pods[-1:])
+            pods = tuple(replace(pod, running=True, ready=True) for pod in seen.pods[-1:])
             self.tiers[tier] = replace(seen, pods=pods)
 
     def step(self, topology: Topology) -> Step:
         revisions = {**REVISIONS, G: topology.value}
-        return next_step(topology, revisions, Snapshot(tuple(self.tiers.values())))
+        return next_step(topology, revisions, 100, Snapshot(tuple(self.tiers.values())))
 
     def serves(self) -> bool:
         """Whether every gateway pod has all the workers that it routes to, ready."""
@@ -155,26 +155,3 @@ def test_a_change_that_is_taken_back_half_way_leaves_nothing(
         cluster.settle()
         assert cluster.serves()
     assert set(cluster.tiers) == set(old.tiers)
-
-
-COMPLETE = TierSnapshot(D, True, 1, "r", "", (Pod("a", "r", ready=True),))
-
-
-@pytest.mark.parametrize(
-    ("tier", "complete"),
-    [
-        (COMPLETE, True),
-        (replace(COMPLETE, pods=(*COMPLETE.pods, Pod("b", "old", terminating=True))), True),
-        (TierSnapshot(D), False),
-        (replace(COMPLETE, desired=2), False),
-        (replace(COMPLETE, desired=0, pods=()), False),
-        (replace(COMPLETE, revision="old"), False),
-        (replace(COMPLETE, pods=(Pod("a", "r"),)), False),
-        (replace(COMPLETE, pods=(Pod("a", "old", ready=True),)), False),
-        (replace(COMPLETE, pods=(*COMPLETE.pods, Pod("b", "r"))), False),
-    ],
-)
-def test_a_tier_is_complete_with_all_pods_ready_and_none_too_many(
-    tier: TierSnapshot, complete: bool
-) -> None:
-    assert is_complete(tier, "r") is complete

@@ -100,7 +100,9 @@ class Process:
             landing_bytes=landing_bytes(tier, config),
             pinned=device_of(config.model.device).type == "cuda",
         )
-        self._worker = Worker(tier, self._instance, admission, self._transfer.transports)
+        self._worker = Worker(
+            tier, self._instance, admission, self._transfer.transports, config.revisions
+        )
         self._metrics.watch(
             self._worker.load,
             self._worker.capacity,

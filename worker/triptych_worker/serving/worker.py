@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from triptych_contract.config import Revisions
 from triptych_contract.errors import FingerprintMismatch, Unavailable
 from triptych_contract.names import ENGINE, Tier
 from triptych_contract.v1 import common_pb2, worker_pb2
@@ -31,9 +32,15 @@ class Worker:
     """Listens before its model is loaded, so all that the model gives is absent at first."""
 
     def __init__(
-        self, tier: Tier, instance: str, admission: Admission, transports: Sequence[str]
+        self,
+        tier: Tier,
+        instance: str,
+        admission: Admission,
+        transports: Sequence[str],
+        revisions: Revisions,
     ) -> None:
         self.tier = tier
+        self._revisions = revisions
         self.instance = instance
         self.admission = admission
         self._transports = tuple(transports)
@@ -108,6 +115,8 @@ class Worker:
             load=outgoing.load(self.load()),
             transports=self._transports,
             can_encode=loaded is not None and loaded.stages.encode is not None,
+            language_revision=self._revisions.language,
+            encoder_revision=self._revisions.encoder,
         )
 
     def _require(self) -> LoadedTier:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 import yaml
@@ -17,7 +20,7 @@ VARIANTS = {
 }
 
 
-def kustomized(folder: str) -> list[Object]:
+def kustomized(folder: str | Path) -> list[Object]:
     done = subprocess.run(
         [build() / "kubectl", "kustomize", DEPLOY / folder],
         check=True,
@@ -70,3 +73,16 @@ def test_removing_the_operator_keeps_the_definition_and_its_namespace() -> None:
     for variant in VARIANTS:
         kinds = {one["kind"] for one in kustomized(variant)}
         assert kinds.isdisjoint({"CustomResourceDefinition", "Namespace"})
+
+
+def test_the_page_names_images_in_a_way_that_works(tmp_path: Path) -> None:
+    page = (DEPLOY.parent / "docs/install.md").read_text()
+    (text,) = re.findall(r"```yaml\n(.*?kind: Kustomization.*?)```", page, re.DOTALL)
+    shutil.copytree(DEPLOY, tmp_path / "deploy")
+    overlay = yaml.safe_load(text) | {"resources": ["deploy"]}
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
+    (deployment,) = [one for one in kustomized(tmp_path) if one["kind"] == "Deployment"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "registry.example.com/triptych-operator:0.1.0"
+    (image,) = [one for one in container["command"] if one.startswith("--image=")]
+    assert image == "--image=registry.example.com/triptych-worker:0.1.0"

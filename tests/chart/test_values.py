@@ -36,6 +36,11 @@ def test_wrong_values_are_refused_with_what_to_change(rendering: Helm, values: s
     assert WRONG[values] in str(refused.value)
 
 
+def test_a_cluster_that_is_too_old_is_refused(rendering: Helm) -> None:
+    with pytest.raises(HelmRefused, match=r"requires kubeVersion: >=1\.32\.0-0"):
+        rendering.template("--kube-version=1.31.9")
+
+
 def test_every_value_has_a_place_in_the_schema() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
     values = yaml.safe_load((CHART / "values.yaml").read_text())

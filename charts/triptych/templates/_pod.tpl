@@ -39,6 +39,9 @@ containers:
       - --no-election
       {{- end }}
       - --listen=0.0.0.0:8080
+      {{- if .Values.verbose }}
+      - --verbose
+      {{- end }}
     ports:
       - name: metrics
         containerPort: 8080

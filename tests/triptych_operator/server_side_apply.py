@@ -1,6 +1,6 @@
 """Server-side apply in small: who owns which field, what conflicts, what goes. Pure.
 
-Lists are one field here, where the real one merges some item by item.
+Lists are one field here but for conditions, where the real one merges more of them item by item.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Applied:
         Raises:
             Conflict: another manager has another value, and ``force`` is not given.
         """
-        wanted = dict(_leaves(_given(manifest)))
+        wanted = dict(_leaves(_keyed(_given(manifest))))
         owners = dict(self.owners)
-        body = copy.deepcopy(self.body)
+        body = _keyed(self.body)
         for path, value in wanted.items():
             others = owners.get(path, frozenset()) - {manager}
             differs = _at(body, path) != value
@@ -54,11 +54,13 @@ class Applied:
             }
             _set(body, path, value)
         for path in [path for path, own in owners.items() if manager in own - {""}]:
-            if path not in wanted and (path[0] == "status") == ("status" in manifest):
+            stays = any(one[: len(path)] == path for one in wanted)
+            if not stays and (path[0] == "status") == ("status" in manifest):
                 owners[path] -= {manager}
                 if not owners[path]:
                     del owners[path]
                     _remove(body, path)
+        body = _listed(body, manifest)
         if body == self.body and owners == self.owners:
             return self  # as if it had not been sent
         return Applied(_stamped(body, self.body, owners, version), owners)
@@ -89,6 +91,25 @@ def _stamped(
     return body
 
 
+def _keyed(body: Object) -> Object:
+    """A copy in which the conditions are an object by their type."""
+    made = copy.deepcopy(body)
+    status = made.get("status", {})
+    if isinstance(status.get("conditions"), list):
+        status["conditions"] = {one["type"]: one for one in status["conditions"]}
+    return made
+
+
+def _listed(body: Object, manifest: Mapping[str, Any]) -> Object:
+    """The reverse of ``_keyed``, in the order of ``manifest``."""
+    status = body.get("status", {})
+    if isinstance(status.get("conditions"), dict):
+        first = [one["type"] for one in manifest.get("status", {}).get("conditions", ())]
+        order = dict.fromkeys([*first, *status["conditions"]])
+        status["conditions"] = [status["conditions"][type_] for type_ in order]
+    return body
+
+
 def _leaves(value: Mapping[str, Any], path: Path = ()) -> Iterator[tuple[Path, Any]]:
     for key, one in value.items():
         if isinstance(one, dict) and one:
@@ -107,12 +128,16 @@ def _at(body: Object, path: Path) -> Any:
 def _set(body: Object, path: Path, value: Any) -> None:
     place = body
     for key in path[:-1]:
-        place = place.setdefault(key, {})
+        if not isinstance(place.get(key), dict):
+            place[key] = {}
+        place = place[key]
     place[path[-1]] = copy.deepcopy(value)
 
 
 def _remove(body: Object, path: Path) -> None:
-    place: Any = body
-    for key in path[:-1]:
-        place = place.get(key, {})
-    place.pop(path[-1], None)
+    """Takes a field away, and the objects that are empty without it."""
+    if len(path) > 1 and isinstance(body.get(path[0]), dict):
+        _remove(body[path[0]], path[1:])
+        if body[path[0]]:
+            return
+    body.pop(path[0], None)

@@ -81,7 +81,7 @@ class Resources(ApiModel):
     )
 
     requests: dict[str, Quantity] = Field(default_factory=dict, max_length=_MOST_RESOURCES)
-    """What the scheduler sets aside, such as cpu: 2 and memory: 8Gi."""
+    """What the scheduler sets aside, such as cpu: 2 and memory: 8Gi. Write half a CPU as 500m."""
     limits: dict[str, Quantity] = Field(default_factory=dict, max_length=_MOST_RESOURCES)
     """What the pod may use at most. GPUs go here, as nvidia.com/gpu: 1."""
 

@@ -1,0 +1,99 @@
+"""A namespace in which resources follow each other, under an operator that others share."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cluster.api import Api, Object
+from cluster.audit import AuditLog, Write
+from cluster.children import COLLECTIONS, PODS, SERVICES, Children, children
+from cluster.operator_process import OperatorProcess
+from cluster.waiting import eventually
+
+SETTLE_SECONDS: Final = 90.0  # on a machine that others use too
+QUIET_SECONDS: Final = 1.0
+NAME: Final = "shapes"
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One namespace. ``user`` is who the operator is in the audit log."""
+
+    api: Api
+    operator: OperatorProcess
+    audit: AuditLog
+    namespace: str
+    user: str
+
+    async def apply(self, body: Mapping[str, Any]) -> None:
+        """Applies the resource as a user does."""
+        await self.api.apply(self._path, body, manager="user")
+
+    async def touch(self, value: str) -> None:
+        """Changes something that the operator has to look at and that means nothing to it."""
+        await self.api.merge(
+            self._path, {"metadata": {"annotations": {"example.com/touch": value}}}
+        )
+
+    async def settle(self) -> None:
+        """Waits until all is done and ready, and the operator has nothing more to write."""
+        await self._eventually(self._is_done, "a ready resource")
+        await self._eventually(self._is_quiet, "an operator that writes nothing more")
+
+    async def clear(self) -> None:
+        """Deletes the resource and waits until nothing of it is left."""
+        await self.api.delete(self._path)
+        await self._eventually(self._is_empty, "an empty namespace")
+
+    async def children(self) -> Children:
+        """What stands."""
+        return await children(self.api, self.namespace)
+
+    def writes(self, since: int) -> Counter[Write]:
+        """What the operator has written here after ``since`` in the audit log."""
+        return self.audit.writes(since, user=self.user, namespace=self.namespace)
+
+    @property
+    def _path(self) -> str:
+        return f"{SERVICES.format(self.namespace)}/{NAME}"
+
+    async def _is_done(self) -> bool:
+        resource = await self.api.get(self._path)
+        autoscalers = await self.api.items(
+            COLLECTIONS["HorizontalPodAutoscaler"].format(self.namespace)
+        )
+        return _is_ready(resource) and all(map(_is_told, autoscalers))
+
+    async def _is_quiet(self) -> bool:
+        since = self.audit.position()
+        await asyncio.sleep(QUIET_SECONDS)
+        return not self.writes(since) and await self._is_done()
+
+    async def _is_empty(self) -> bool:
+        return not await self.children() and not await self.api.items(PODS.format(self.namespace))
+
+    async def _eventually(self, look: Any, what: str) -> None:
+        try:
+            await eventually(look, what, seconds=SETTLE_SECONDS)
+        except TimeoutError as error:
+            found = await self.api.find(self._path)
+            told = json.dumps(found and {key: found[key] for key in ("spec", "status")}, indent=1)
+            raise TimeoutError(f"{error}\n{told}\n{self.operator.tail()}") from error
+
+
+def _is_ready(resource: Object) -> bool:
+    status = resource.get("status", {})
+    conditions = {one["type"]: one["status"] for one in status.get("conditions", ())}
+    current = status.get("observedGeneration") == resource["metadata"]["generation"]
+    return current and conditions.get("Ready") == "True"
+
+
+def _is_told(autoscaler: Object) -> bool:
+    """Whether it has said whether it can scale, which the resource's status repeats."""
+    conditions = autoscaler.get("status", {}).get("conditions", ())
+    return any(one["type"] == "ScalingActive" for one in conditions)

@@ -19,15 +19,24 @@ STOP_SECONDS: Final = 15.0
 
 
 class OperatorProcess:
-    """``triptych operator`` for some namespaces. Ends, if need be by force, with the ``with``."""
+    """``triptych operator`` for some namespaces. Ends, if need be by force, with the ``with``.
+
+    It acts at once, unless a Lease in the namespace ``election`` says which of several does.
+    """
 
     def __init__(
-        self, kubeconfig: Path, log: Path, *namespaces: str, arguments: tuple[str, ...] = ()
+        self,
+        kubeconfig: Path,
+        log: Path,
+        *namespaces: str,
+        arguments: tuple[str, ...] = (),
+        election: str = "",
     ) -> None:
         self._kubeconfig = kubeconfig
         self._log = log
         self._namespaces = namespaces
         self._arguments = arguments
+        self._election = election
         self._port = 0
         self._process: asyncio.subprocess.Process | None = None
 
@@ -72,6 +81,11 @@ class OperatorProcess:
         """Ends it by SIGTERM, and by force when it does not comply."""
         await self._end(signal.SIGTERM)
 
+    def send(self, one: signal.Signals) -> None:
+        """Sends it a signal, and waits for nothing."""
+        assert self._process is not None, "it does not run"
+        self._process.send_signal(one)
+
     def tail(self, lines: int = 30) -> str:
         """The end of its log."""
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-lines:])
@@ -98,6 +112,8 @@ class OperatorProcess:
             return False
 
     def _command(self) -> list[str]:
-        command = [sys.executable, "-m", "triptych_operator", "operator", "--no-election"]
+        command = [sys.executable, "-m", "triptych_operator", "operator"]
+        alone = not self._election
+        command += ["--no-election" if alone else f"--election-namespace={self._election}"]
         command += [f"--image={IMAGE}", f"--listen=127.0.0.1:{self._port}", *self._arguments]
         return command + [f"--namespace={name}" for name in self._namespaces]

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import kopf
-from kopf._core.reactor.inventory import ResourceMemories, ResourceMemory
 from triptych_contract.errors import Unavailable
 
 from triptych_operator.cluster import connection
 from triptych_operator.cluster.kinds import OBSERVED, SERVICE_RESOURCE, Kind
+from triptych_operator.controller.stateless import NoDifferences, NoMemories, NoProgress
 from triptych_operator.desired import naming
 from triptych_operator.observed.store import ServiceKey, Store, belongs
 
@@ -82,7 +82,7 @@ class Edge:
         tasks = await kopf.spawn_tasks(
             registry=self._registry(kubeconfig),
             settings=_settings(),
-            memories=_NoMemories(),
+            memories=NoMemories(),
             standalone=True,
             clusterwide=not namespaces,
             namespaces=list(namespaces),
@@ -130,17 +130,12 @@ class Edge:
         return registry
 
 
-class _NoMemories(ResourceMemories):
-    """kopf remembers every object that it has seen, for handlers of kinds that we have none of."""
-
-    async def recall(self, raw_body: Any, **_: Any) -> ResourceMemory:
-        return ResourceMemory()
-
-
 def _settings() -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False  # our Events are posted by ``cluster.events`` alone
     settings.scanning.disabled = True  # no rights on namespaces and definitions are needed
+    settings.persistence.diffbase_storage = NoDifferences()
+    settings.persistence.progress_storage = NoProgress()
     settings.process.ultimate_exiting_timeout = None
     settings.watching.server_timeout = _SERVER_SECONDS
     settings.watching.connect_timeout = _CONNECT_SECONDS

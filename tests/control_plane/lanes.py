@@ -4,31 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import json
+import uuid
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from cluster.api import Api, Object
 from cluster.audit import AuditLog, Write
 from cluster.children import COLLECTIONS, PODS, SERVICES, Children, children
+from cluster.control_plane import ControlPlane
 from cluster.operator_process import OperatorProcess
 from cluster.waiting import eventually
 
 SETTLE_SECONDS: Final = 90.0  # on a machine that others use too
 QUIET_SECONDS: Final = 1.0
 NAME: Final = "shapes"
+USER: Final = "triptych-lanes"
 
 
 @dataclass(frozen=True)
 class Lane:
-    """One namespace. ``user`` is who the operator is in the audit log."""
+    """One namespace. The operator is ``USER`` in the audit log."""
 
     api: Api
     operator: OperatorProcess
     audit: AuditLog
     namespace: str
-    user: str
 
     async def apply(self, body: Mapping[str, Any]) -> None:
         """Applies the resource as a user does."""
@@ -56,11 +60,20 @@ class Lane:
 
     def writes(self, since: int) -> Counter[Write]:
         """What the operator has written here after ``since`` in the audit log."""
-        return self.audit.writes(since, user=self.user, namespace=self.namespace)
+        return self.audit.writes(since, user=USER, namespace=self.namespace)
 
     @property
     def _path(self) -> str:
         return f"{SERVICES.format(self.namespace)}/{NAME}"
+
+    async def seen(self) -> None:
+        """Waits until the operator has acted on the resource as it is, ready or not."""
+        await self._eventually(self._is_seen, "an operator that has seen the resource")
+
+    async def _is_seen(self) -> bool:
+        resource = await self.api.get(self._path)
+        generation: int = resource["metadata"]["generation"]
+        return bool(resource.get("status", {}).get("observedGeneration") == generation)
 
     async def _is_done(self) -> bool:
         resource = await self.api.get(self._path)
@@ -77,13 +90,31 @@ class Lane:
     async def _is_empty(self) -> bool:
         return not await self.children() and not await self.api.items(PODS.format(self.namespace))
 
-    async def _eventually(self, look: Any, what: str) -> None:
+    async def _eventually(self, look: Callable[[], Awaitable[bool]], what: str) -> None:
         try:
             await eventually(look, what, seconds=SETTLE_SECONDS)
         except TimeoutError as error:
             found = await self.api.find(self._path)
             told = json.dumps(found and {key: found[key] for key in ("spec", "status")}, indent=1)
             raise TimeoutError(f"{error}\n{told}\n{self.operator.tail()}") from error
+
+
+@asynccontextmanager
+async def opened(
+    control_plane: ControlPlane, folder: Path, count: int
+) -> AsyncIterator[list[Lane]]:
+    """``count`` lanes under one operator, whose files are in ``folder``."""
+    names = [f"lane-{uuid.uuid4().hex[:10]}" for _ in range(count)]
+    operators = control_plane.kubeconfig_for(USER, groups=("system:masters",))
+    async with AsyncExitStack() as stack:
+        api = await stack.enter_async_context(Api(control_plane.kubeconfig))
+        for name in names:
+            namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+            await api.create("/api/v1/namespaces", namespace)
+            stack.push_async_callback(api.delete, f"/api/v1/namespaces/{name}")
+        operator = OperatorProcess(operators, folder / "operator.log", *names)
+        await stack.enter_async_context(operator)
+        yield [Lane(api, operator, control_plane.audit, name) for name in names]
 
 
 def _is_ready(resource: Object) -> bool:

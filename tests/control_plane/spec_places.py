@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import zlib
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -42,6 +44,15 @@ def places(path: Path = (), schema: dict[str, Any] | None = None) -> Iterator[Pl
     for name, child in _children(schema):
         if (*path, name) != ("status",):
             yield from places((*path, name), child)
+
+
+def is_in_sample(place: Place) -> bool:
+    """Whether ``place`` is in no tier, or in the one that was chosen of those that have it."""
+    if place.path[:2] != ("spec", "tiers") or len(place.path) < 4:
+        return True
+    tier, rest = place.path[2], place.path[3:]
+    having = [name for name, schema in _tiers() if _has(schema, rest)]
+    return tier == having[zlib.crc32(".".join(rest).encode()) % len(having)]
 
 
 def resource_with(path: Path, value: object) -> dict[str, Any]:
@@ -116,6 +127,16 @@ def _children(schema: dict[str, Any]) -> Sequence[tuple[str, dict[str, Any]]]:
     return children
 
 
+def _tiers() -> Sequence[tuple[str, dict[str, Any]]]:
+    return _children(_whole()["properties"]["spec"]["properties"]["tiers"])
+
+
+def _has(schema: dict[str, Any], path: Path) -> bool:
+    children = dict(_children(schema))
+    return not path or (path[0] in children and _has(children[path[0]], path[1:]))
+
+
+@functools.cache
 def _whole() -> dict[str, Any]:
     made: Any = definition()
     [version] = made["spec"]["versions"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
+from typing import Any
 
 import pytest
 from cluster.api import Api
@@ -12,10 +13,17 @@ from cluster.control_plane import ControlPlane
 from cluster.kubectl import Cluster
 from control_plane.spec_places import ITEM, KEY, places
 from mms_builders import manifest
-from triptych_operator.crd.definition import schema_stamp
+from triptych_operator.crd.definition import definition, schema_stamp
 from triptych_operator.crd.version import OPENAPI_PATH, Skew, skew
 
 DISCOVERY_SECONDS = 30.0
+DEFINITION: Any = definition()
+[VERSION] = DEFINITION["spec"]["versions"]
+COLUMNS = [
+    column["name"].upper()
+    for column in VERSION["additionalPrinterColumns"]
+    if not column.get("priority")
+]
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +80,7 @@ def test_a_resource_is_listed_by_its_short_name_and_its_category(
     cluster = explaining
     cluster.kubectl("create", f"-n={namespace}", "-f", "-", manifest=json.dumps(manifest()))
     [header, row] = cluster.kubectl("get", "mms", f"-n={namespace}").splitlines()
-    assert header.split() == ["NAME", "READY", "TOPOLOGY", "E", "P", "D", "F", "URL", "AGE"]
+    assert header.split() == ["NAME", *COLUMNS]
     assert row.split()[:2] == ["shapes", "FullSplit"]
     listed = cluster.kubectl("get", "triptych", f"-n={namespace}", "-o=name")
     assert listed.split() == ["multimodalservice.triptych.dev/shapes"]

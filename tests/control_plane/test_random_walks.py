@@ -7,18 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from cluster.api import Api
 from cluster.children import Children, difference
 from cluster.control_plane import ControlPlane
-from cluster.operator_process import OperatorProcess
 from control_plane.faults.sweep import FULL
-from control_plane.lanes import NAME, QUIET_SECONDS, Lane
+from control_plane.lanes import NAME, QUIET_SECONDS, Lane, opened
 from control_plane.verdicts import refused_here
 from control_plane.walks import Walk, walks
 from hypothesis import HealthCheck, Phase, given, settings
@@ -26,9 +22,8 @@ from hypothesis import strategies as st
 from triptych_operator.api.manifests import validate_service
 from triptych_operator.api.service import MultimodalService
 
-LANES = 6
+LANES = 12 if FULL else 6
 WALKS = 300 if FULL else 18
-USER = "triptych-walks"
 
 
 class Lanes:
@@ -47,25 +42,10 @@ class Lanes:
                 group.create_task(check(lane, walk))
 
 
-@asynccontextmanager
-async def opened(control_plane: ControlPlane, folder: Path) -> AsyncIterator[Sequence[Lane]]:
-    names = [f"walk-{uuid.uuid4().hex[:10]}" for _ in range(LANES)]
-    operators = control_plane.kubeconfig_for(USER, groups=("system:masters",))
-    async with AsyncExitStack() as stack:
-        api = await stack.enter_async_context(Api(control_plane.kubeconfig))
-        for name in names:
-            namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-            await api.create("/api/v1/namespaces", namespace)
-            stack.push_async_callback(api.delete, f"/api/v1/namespaces/{name}")
-        operator = OperatorProcess(operators, folder / "operator.log", *names)
-        await stack.enter_async_context(operator)
-        yield [Lane(api, operator, control_plane.audit, name, USER) for name in names]
-
-
 @pytest.fixture(scope="module")
 def lanes(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lanes]:
     with asyncio.Runner() as runner:
-        running = opened(control_plane, tmp_path_factory.mktemp("walks"))
+        running = opened(control_plane, tmp_path_factory.mktemp("walks"), LANES)
         yield Lanes(runner, runner.run(running.__aenter__()))
         runner.run(running.__aexit__(None, None, None))
 

@@ -45,6 +45,15 @@ def _topology_rule(topology: Topology) -> Rule:
     )
 
 
+# A tier that is left out has the defaults of its kind, which are made once: to validate them at
+# every look would be most of what a reconcile costs.
+_ENCODER: Final = EncoderTier()
+_PREFILL: Final = PrefillTier()
+_DECODE: Final = DecodeTier()
+_FUSED: Final = FusedTier()
+_GATEWAY: Final = GatewayTier()
+
+
 class ServiceSpec(ApiModel):
     """What to serve, and how."""
 
@@ -80,32 +89,30 @@ class ServiceSpec(ApiModel):
     rollout: RolloutSpec = Field(default_factory=RolloutSpec)
     """How a new version of the service takes over from the old one."""
 
-    # A tier that is left out has the defaults of its kind.
-
     @property
     def encoder(self) -> EncoderTier:
         """The encoder tier, given or by default."""
-        return self.tiers.encoder or EncoderTier()
+        return self.tiers.encoder or _ENCODER
 
     @property
     def prefill(self) -> PrefillTier:
         """The prefill tier, given or by default."""
-        return self.tiers.prefill or PrefillTier()
+        return self.tiers.prefill or _PREFILL
 
     @property
     def decode(self) -> DecodeTier:
         """The decode tier, given or by default."""
-        return self.tiers.decode or DecodeTier()
+        return self.tiers.decode or _DECODE
 
     @property
     def fused(self) -> FusedTier:
         """The fused tier, given or by default."""
-        return self.tiers.fused or FusedTier()
+        return self.tiers.fused or _FUSED
 
     @property
     def gateway(self) -> GatewayTier:
         """The gateway tier, given or by default."""
-        return self.tiers.gateway or GatewayTier()
+        return self.tiers.gateway or _GATEWAY
 
     def tier(self, tier: Tier) -> TierSpec:
         """What all tiers have in common, of ``tier``."""

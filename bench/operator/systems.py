@@ -33,7 +33,7 @@ _RECONCILES: Final = {
 }
 _OURS: Final = (
     sys.executable, "-m", "triptych_operator", "operator",
-    "--namespace=ours", "--no-election", f"--image={shape.IMAGE}",
+    "--namespace=ours", "--no-election", "--no-cache-flush", f"--image={shape.IMAGE}",
 )  # fmt: skip
 
 

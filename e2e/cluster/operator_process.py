@@ -115,5 +115,6 @@ class OperatorProcess:
         command = [sys.executable, "-m", "triptych_operator", "operator"]
         alone = not self._election
         command += ["--no-election" if alone else f"--election-namespace={self._election}"]
+        command += ["--no-cache-flush"]  # nothing answers where kwok plays the pods
         command += [f"--image={IMAGE}", f"--listen=127.0.0.1:{self._port}", *self._arguments]
         return command + [f"--namespace={name}" for name in self._namespaces]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, ValidationError
 from triptych_contract.names import Tier
 
 from triptych_operator.api.rules import ApiModel
@@ -22,6 +24,7 @@ class ConditionType(StrEnum):
     DECODE_READY = "DecodeReady"
     FUSED_READY = "FusedReady"
     GATEWAY_READY = "GatewayReady"
+    CACHES_COHERENT = "CachesCoherent"
 
 
 class StatusModel(ApiModel):
@@ -66,6 +69,27 @@ class TierStatus(StatusModel):
     """What keeps the autoscaler of this tier from its work."""
 
 
+class CachesStatus(StatusModel):
+    """What the caches hold, as of the last flush that reached every holder."""
+
+    fingerprint: str = Field(default="", max_length=64)
+    """The encoder whose embeddings all holders hold, and no other's."""
+    epoch: int = Field(default=0, ge=0)
+    """Counts flushes."""
+    holders: str = Field(default="", max_length=32)
+    """Pods that were asked and hold this fingerprint alone, of all that hold a cache, as 6/6."""
+    bytes_freed: int = Field(default=0, ge=0)
+    """Bytes that the last flush freed."""
+    last_flush_time: str = Field(default="", max_length=64)
+    """When it was complete."""
+    reason: str = Field(default="", max_length=128)
+    """Why there was one."""
+    revision: str = Field(default="", max_length=64)
+    """The revision of the encoder that was in service."""
+    flush_token: str = Field(default="", max_length=253)
+    """The last value of the annotation triptych.dev/flush-caches that was acted upon."""
+
+
 class ServiceStatus(StatusModel):
     """What the operator saw last."""
 
@@ -92,3 +116,14 @@ class ServiceStatus(StatusModel):
     """The pods of each tier."""
     url: str = Field(default="", max_length=512)
     """Where clients in the cluster reach the gateway."""
+    caches: CachesStatus | None = None
+    """What the caches hold."""
+
+
+def status_in(body: Mapping[str, Any]) -> ServiceStatus:
+    """The status of a resource as the API server hands it out; empty when there is none that this
+    version could have written."""
+    try:
+        return ServiceStatus.model_validate_json(json.dumps(body.get("status") or {}))
+    except ValidationError:
+        return ServiceStatus()

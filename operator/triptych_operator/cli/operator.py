@@ -50,6 +50,11 @@ def add_to(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         type=_listen,
         help="address of /healthz, /readyz and /metrics (default: %(default)s)",
     )
+    command.add_argument(
+        "--no-cache-flush",
+        action="store_true",
+        help="do not make caches follow the encoder; for an operator that cannot reach pods",
+    )
     command.add_argument("--verbose", action="store_true", help="log more")
     command.set_defaults(run=run_operator)
 
@@ -74,6 +79,7 @@ def _settings(options: argparse.Namespace) -> OperatorSettings:
         namespaces=tuple(options.namespace),
         election=election,
         listen=options.listen,
+        flush_caches=not options.no_cache_flush,
     )
 
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
-from pydantic import ValidationError
 from triptych_contract.errors import InvalidRequest
 from triptych_contract.names import Tier
 
 from triptych_operator.api.manifests import validate_service
 from triptych_operator.api.service import API_VERSION, KIND, MultimodalService
-from triptych_operator.api.status import ServiceStatus
+from triptych_operator.api.status import ConditionType, ServiceStatus, status_in
 from triptych_operator.cluster.api import Api, Object
 from triptych_operator.cluster.events import announce
 from triptych_operator.cluster.kinds import SERVICE_RESOURCE
@@ -72,7 +70,7 @@ class Reconciler:
         refused = await self._bring_about(key, service, revisions)
         trouble = _trouble(refused) if refused else None
         snapshot = snapshot_of(self._store.children(key), trouble)
-        status = status_of(service, revisions, snapshot, previous, _seconds(self._clock()))
+        status = status_of(service, revisions, snapshot, previous, seconds(self._clock()))
         await self._report(body, service, previous, status)
         if refused:
             raise refused
@@ -97,7 +95,7 @@ class Reconciler:
         spec = service.spec
         snapshot = snapshot_of(self._store.children(key))
         names = pods_to_admit(spec.topology, revisions, spec.rollout.surge_percent, snapshot)
-        calls = (self._applier.admit(key, name, _seconds(self._clock())) for name in names)
+        calls = (self._applier.admit(key, name, seconds(self._clock())) for name in names)
         await asyncio.gather(*calls)
 
     def _revisions(self, service: MultimodalService) -> dict[Tier, str]:
@@ -106,7 +104,7 @@ class Reconciler:
 
     async def _report_invalid(self, body: Object, problem: str, previous: ServiceStatus) -> None:
         generation = body["metadata"]["generation"]
-        now = _seconds(self._clock())
+        now = seconds(self._clock())
         status = status_of_invalid(generation, problem, previous, now)
         await self._write_status(body, previous, status)
 
@@ -120,7 +118,7 @@ class Reconciler:
         if not await self._write_status(body, previous, status):
             return
         for told in announcements(previous, status):
-            await announce(self._api, service, told, _microseconds(self._clock()))
+            await announce(self._api, service, told, microseconds(self._clock()))
 
     async def _write_status(
         self, body: Object, previous: ServiceStatus, status: ServiceStatus
@@ -146,20 +144,22 @@ class Reconciler:
 
 
 def _status_in(body: Object) -> ServiceStatus:
-    """The status that stands; empty when there is none that we could have written."""
-    try:
-        return ServiceStatus.model_validate_json(json.dumps(body.get("status") or {}))
-    except ValidationError:
-        return ServiceStatus()
+    """The status that stands, but for what ``flush`` writes; empty when there is none that we
+    could have written."""
+    status = status_in(body)
+    own = (one for one in status.conditions if one.type != ConditionType.CACHES_COHERENT)
+    return status.model_copy(update={"caches": None, "conditions": tuple(own)})
 
 
 def _trouble(refused: Refusal) -> Trouble:
     return Trouble(refused.cause[:_REASON_LIMIT], refused.message, lasting=not refused.passes)
 
 
-def _seconds(time: datetime) -> str:
+def seconds(time: datetime) -> str:
+    """RFC 3339, as in conditions."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _microseconds(time: datetime) -> str:
+def microseconds(time: datetime) -> str:
+    """RFC 3339 with microseconds, as in Events."""
     return time.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -11,6 +11,7 @@ from typing import Final
 
 from triptych_contract.errors import Unavailable
 
+from triptych_operator.caches.calls import HolderCalls
 from triptych_operator.cluster import connection
 from triptych_operator.cluster.api import Api
 from triptych_operator.cluster.election import Claim, LeaseElection
@@ -18,10 +19,11 @@ from triptych_operator.cluster.kinds import SERVICE_RESOURCE
 from triptych_operator.cluster.refusals import NOT_FOUND, Refusal
 from triptych_operator.controller.audit import Audit
 from triptych_operator.controller.edge import Edge
+from triptych_operator.controller.flush import Flusher
 from triptych_operator.controller.health import serve
 from triptych_operator.controller.queue import KeyedQueue
 from triptych_operator.controller.reconcile import Reconciler, utc_now
-from triptych_operator.controller.settings import Election, OperatorSettings
+from triptych_operator.controller.settings import Election, OperatorSettings, Pace
 from triptych_operator.controller.workers import work
 from triptych_operator.observed.store import ServiceKey, Store
 
@@ -79,16 +81,21 @@ class _Operation:
     async def run(self, api: Api) -> None:
         settings, pace = self._settings, self._settings.pace
         store = Store()
-        queue: KeyedQueue[ServiceKey] = KeyedQueue(
-            first_retry=pace.first_retry, last_retry=pace.last_retry
-        )
-        audit = Audit(api, store, settings.scopes, pace.audit, queue.add)
+        due, flushes = _queue(pace), _queue(pace)
+
+        def changed(key: ServiceKey) -> None:
+            due.add(key)
+            if settings.flush_caches:
+                flushes.add(key)
+
+        audit = Audit(api, store, settings.scopes, pace.audit, changed)
         await _fill(audit)
         self._audit = audit
         for key in store.services():
-            queue.add(key)
-        edge = Edge(store, changed=queue.add, listed=audit.soon)
+            changed(key)
+        edge = Edge(store, changed=changed, listed=audit.soon)
         reconciler = Reconciler(api, store, settings.platform)
+        flusher = Flusher(api, store, settings.platform, HolderCalls())
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(
@@ -96,11 +103,18 @@ class _Operation:
                 )
                 group.create_task(audit.run())
                 for _ in range(pace.workers):
-                    group.create_task(work(queue, reconciler, pace.reconcile))
+                    group.create_task(work(due, reconciler.reconcile, pace.reconcile))
+                for _ in range(pace.flushes):
+                    group.create_task(work(flushes, flusher.flush, pace.reconcile, "flush"))
         except* Unavailable as ended:
             raise ended.exceptions[0] from None
         finally:
-            queue.close()
+            due.close()
+            flushes.close()
+
+
+def _queue(pace: Pace) -> KeyedQueue[ServiceKey]:
+    return KeyedQueue(first_retry=pace.first_retry, last_retry=pace.last_retry)
 
 
 async def _fill(audit: Audit) -> None:

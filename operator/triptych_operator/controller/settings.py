@@ -31,6 +31,7 @@ class Pace:
     """How fast things go, in seconds but for the counts."""
 
     workers: int = 16  # resources at a time
+    flushes: int = 4  # resources whose caches are flushed at a time
     audit: float = 20.0  # between two lists of everything
     first_retry: float = 0.5
     last_retry: float = 60.0
@@ -46,6 +47,7 @@ class OperatorSettings:
     namespaces: tuple[str, ...] = ()  # empty: all
     election: Election | None = None  # None: it is the only one
     listen: Listen | None = None
+    flush_caches: bool = True  # False where pods cannot be reached from here
     pace: Pace = field(default_factory=Pace)
 
     @property

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable
 from typing import Final, NoReturn
 
 from prometheus_client import Gauge, Histogram
+from triptych_contract.errors import TriptychError
 
-from triptych_operator.cluster.refusals import Refusal
 from triptych_operator.controller.queue import KeyedQueue
-from triptych_operator.controller.reconcile import Reconciler
 from triptych_operator.observed.store import ServiceKey
 
 _logger = logging.getLogger(__name__)
@@ -19,30 +19,40 @@ _logger = logging.getLogger(__name__)
 SECONDS: Final = Histogram(
     "triptych_operator_reconcile_seconds",
     "Time of one look at a resource",
-    ["outcome"],
+    ["queue", "outcome"],
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
 )
-DUE: Final = Gauge("triptych_operator_queue_length", "Resources that wait to be looked at")
+DUE: Final = Gauge(
+    "triptych_operator_queue_length", "Resources that wait to be looked at", ["queue"]
+)
 
 
-async def work(queue: KeyedQueue[ServiceKey], reconciler: Reconciler, limit: float) -> NoReturn:
-    """Reconciles key after key. ``limit`` bounds one reconcile, in seconds."""
+Task = Callable[[ServiceKey], Awaitable[None]]
+
+
+async def work(
+    queue: KeyedQueue[ServiceKey], task: Task, limit: float, name: str = "reconcile"
+) -> NoReturn:
+    """Does ``task`` for key after key.
+
+    Args:
+        limit: bounds one of them, in seconds.
+        name: of the queue, in metrics.
+    """
     while True:
         key = await queue.get()
-        DUE.set(len(queue))
+        DUE.labels(name).set(len(queue))
         began = time.perf_counter()
-        outcome = await _one(queue, reconciler, key, limit)
-        SECONDS.labels(outcome).observe(time.perf_counter() - began)
+        outcome = await _one(queue, task, key, limit)
+        SECONDS.labels(name, outcome).observe(time.perf_counter() - began)
 
 
-async def _one(
-    queue: KeyedQueue[ServiceKey], reconciler: Reconciler, key: ServiceKey, limit: float
-) -> str:
+async def _one(queue: KeyedQueue[ServiceKey], task: Task, key: ServiceKey, limit: float) -> str:
     name = f"{key.namespace}/{key.name}"
     try:
         async with asyncio.timeout(limit):
-            await reconciler.reconcile(key)
-    except Refusal as refused:
+            await task(key)
+    except TriptychError as refused:
         delay = queue.failed(key, at_least=refused.retry_after)
         _logger.warning("%s: %s; again in %.1f s", name, refused.message, delay)
         return "refused"

@@ -15,6 +15,7 @@ OPERATOR_NAME: Final = "triptych-operator"  # app.kubernetes.io/name of the oper
 CONTAINER: Final = "triptych"
 CONFIG_DIGEST: Final = f"{GROUP}/config-digest"  # annotation: a changed configuration rolls pods
 REVISION: Final = f"{GROUP}/revision"  # label: which pod template a pod was made from
+FLUSH: Final = f"{GROUP}/flush-caches"  # annotation of a resource: asks for one flush per value
 IN_SERVICE: Final = f"{GROUP}/in-service"  # condition of worker pods: the gate of a rollout
 TOPOLOGY: Final = f"{GROUP}/topology"  # annotation: which topology a gateway routes for
 

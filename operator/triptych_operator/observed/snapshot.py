@@ -32,6 +32,7 @@ class Pod:
     admitted: bool = False
     terminating: bool = False
     trouble: Trouble | None = None
+    address: str = ""  # its IP address, once it has one
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,7 @@ def pod_of(body: Object) -> Pod:
         admitted=conditions.get(naming.IN_SERVICE) == "True",
         terminating="deletionTimestamp" in metadata,
         trouble=trouble_of_pod(body),
+        address=status.get("podIP", ""),
     )
 
 

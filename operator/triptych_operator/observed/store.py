@@ -22,7 +22,7 @@ _METADATA: Final = (
     "name", "namespace", "uid", "labels", "annotations", "ownerReferences", "deletionTimestamp",
 )  # fmt: skip
 _STATUS_KINDS: Final = frozenset({KIND, "Pod", "HorizontalPodAutoscaler"})
-_POD_STATUS: Final = ("conditions", "containerStatuses", "initContainerStatuses")
+_POD_STATUS: Final = ("conditions", "podIP", "containerStatuses", "initContainerStatuses")
 _TIMES: Final = frozenset({"lastTransitionTime", "lastProbeTime", "lastScaleTime"})
 _KEEP_GENERATION: Final = frozenset({KIND})
 

@@ -1,7 +1,7 @@
 """Which tiers to apply now, and which to leave as they are until others are ready. Pure.
 
-A change within a topology goes to all tiers at once; ``admission`` then keeps the old pods until the
-new ones are complete. A change of topology takes up to three steps, in each of which one
+A change within a topology goes to all tiers at once; ``admission`` then keeps the old pods until
+the new ones are complete. A change of topology takes up to three steps, in each of which one
 complete pipeline serves:
 
 1. the worker tiers of the new topology, while the gateway and the tiers that only the old one has

@@ -28,7 +28,7 @@ Queue = KeyedQueue[ServiceKey]
 async def queue(desk: Desk) -> AsyncIterator[Queue]:
     """A queue that two workers serve."""
     made: Queue = KeyedQueue(first_retry=0.05, last_retry=0.2)
-    workers = [asyncio.create_task(work(made, desk.reconciler, LIMIT)) for _ in range(2)]
+    workers = [asyncio.create_task(work(made, desk.reconciler.reconcile, LIMIT)) for _ in range(2)]
     yield made
     assert not any(task.done() for task in workers), "no worker ever ends"
     for task in workers:
@@ -40,7 +40,7 @@ async def queue(desk: Desk) -> AsyncIterator[Queue]:
 def count(outcome: str) -> float:
     """How many looks ended so, as the metrics have it."""
     name = "triptych_operator_reconcile_seconds_count"
-    return REGISTRY.get_sample_value(name, {"outcome": outcome}) or 0.0
+    return REGISTRY.get_sample_value(name, {"queue": "reconcile", "outcome": outcome}) or 0.0
 
 
 def complete(desk: Desk, name: str) -> Callable[[], bool]:

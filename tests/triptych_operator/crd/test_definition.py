@@ -21,7 +21,9 @@ def test_the_resource_has_its_short_name_category_and_status() -> None:
     [version] = spec["versions"]
     assert version["subresources"] == {"status": {}}
     columns = [column["name"] for column in version["additionalPrinterColumns"]]
-    assert columns == ["Ready", "Topology", "E", "P", "D", "F", "G", "URL", "Reason", "Age"]
+    assert columns == [
+        "Ready", "Topology", "E", "P", "D", "F", "G", "Epoch", "URL", "Reason", "Age"
+    ]  # fmt: skip
 
 
 def test_the_api_server_keeps_what_it_owns() -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -19,6 +21,7 @@ from cluster.kubectl import Cluster
 from cluster.kwok import Kwok
 
 ROOT = Path(__file__).resolve().parents[2]
+DEFINITION_SECONDS = 60.0
 EXISTING = os.environ.get("TRIPTYCH_TEST_KUBECONFIG", "")
 
 
@@ -44,7 +47,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             _existing() if EXISTING else running.enter_context(ControlPlane(folder, audited=True))
         )
         made.kubectl("apply", "-f", str(ROOT / "crds"))
-        made.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        _wait_for_definition(made)
         running.enter_context(Kwok(made, folder))
         yield made
 
@@ -64,6 +67,20 @@ def namespace(cluster: Cluster) -> Iterator[str]:
     cluster.kubectl("create", "namespace", name)
     yield name
     cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+def _wait_for_definition(cluster: Cluster) -> None:
+    """Until resources can be made and kubectl knows them, which is later than Established."""
+    deadline = time.monotonic() + DEFINITION_SECONDS
+    while True:
+        try:
+            cluster.kubectl("explain", "mms")
+        except subprocess.CalledProcessError as error:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the definition is not served: {error.stderr}") from error
+            time.sleep(0.2)
+        else:
+            return
 
 
 def _existing() -> Cluster:

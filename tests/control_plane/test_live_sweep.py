@@ -28,9 +28,10 @@ from control_plane.spec_places import (
     resource_around,
     resource_with,
 )
+from control_plane.verdicts import refused_here
 
 LANES: Final = 6
-EVERY_NTH: Final = 1 if FULL else 5
+EVERY_NTH: Final = 1 if FULL else 3
 FEW_PODS: Final = {"replicas": 2, "min": 2}  # instead of 1,000
 
 
@@ -49,10 +50,11 @@ def changeable() -> list[Place]:
 
 def changed(place: Place) -> dict[str, Any]:
     """The resource around ``place`` with a value in it that it does not have."""
-    values = [FEW_PODS.get(place.path[-1]), *right_values(place).values(), REMOVED]
+    few = [FEW_PODS[place.path[-1]]] if place.path[-1] in FEW_PODS else []
+    values = [*few, *right_values(place).values(), REMOVED, *place.schema.get("enum", ())]
     around = resource_around(place.path)
-    candidates = (resource_with(place.path, value) for value in values if value is not None)
-    return next(body for body in candidates if body != around)
+    candidates = (resource_with(place.path, value) for value in values)
+    return next(body for body in candidates if body != around and not refused_here(body))
 
 
 async def check(lane: Lane, share: Sequence[Place]) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import time
 from typing import Any
 
 import pytest
@@ -16,7 +14,6 @@ from mms_builders import manifest
 from triptych_operator.crd.definition import definition, schema_stamp
 from triptych_operator.crd.version import OPENAPI_PATH, Skew, skew
 
-DISCOVERY_SECONDS = 30.0
 DEFINITION: Any = definition()
 [VERSION] = DEFINITION["spec"]["versions"]
 COLUMNS = [
@@ -24,21 +21,6 @@ COLUMNS = [
     for column in VERSION["additionalPrinterColumns"]
     if not column.get("priority")
 ]
-
-
-@pytest.fixture(scope="module")
-def explaining(cluster: Cluster) -> Cluster:
-    """The cluster once kubectl finds the resource, which is a while after it is established."""
-    deadline = time.monotonic() + DISCOVERY_SECONDS
-    while True:
-        try:
-            cluster.kubectl("explain", "mms")
-        except subprocess.CalledProcessError as error:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"kubectl does not find mms: {error.stderr}") from error
-            time.sleep(0.2)
-        else:
-            return cluster
 
 
 async def test_a_user_without_rights_can_tell_the_version_of_the_schema(
@@ -51,8 +33,8 @@ async def test_a_user_without_rights_can_tell_the_version_of_the_schema(
     assert skew(document, "999-000000000000") is Skew.OLDER
 
 
-def test_every_field_is_explained(explaining: Cluster) -> None:
-    lines = explaining.kubectl("explain", "mms", "--recursive").splitlines()
+def test_every_field_is_explained(cluster: Cluster) -> None:
+    lines = cluster.kubectl("explain", "mms", "--recursive").splitlines()
     told = {line.split("\t")[0].strip() for line in lines}
     fields = {place.path[-1] for place in places() if place.path[:1] == ("spec",)}
     assert fields - {ITEM, KEY} <= told
@@ -69,15 +51,14 @@ def test_every_field_is_explained(explaining: Cluster) -> None:
         ("mms.status.conditions", "Ready is true when every pod"),
     ],
 )
-def test_explain_teaches(explaining: Cluster, field: str, lesson: str) -> None:
-    text = " ".join(explaining.kubectl("explain", field).split())
+def test_explain_teaches(cluster: Cluster, field: str, lesson: str) -> None:
+    text = " ".join(cluster.kubectl("explain", field).split())
     assert lesson in text
 
 
 def test_a_resource_is_listed_by_its_short_name_and_its_category(
-    explaining: Cluster, namespace: str
+    cluster: Cluster, namespace: str
 ) -> None:
-    cluster = explaining
     cluster.kubectl("create", f"-n={namespace}", "-f", "-", manifest=json.dumps(manifest()))
     [header, row] = cluster.kubectl("get", "mms", f"-n={namespace}").splitlines()
     assert header.split() == ["NAME", *COLUMNS]

@@ -2,7 +2,8 @@
 
 PyTorch from PyPI is linked against CUDA, so its libraries must be found when it is imported, though
 no function of theirs is called. Small ones stay; the large ones become empty libraries of the same
-name. What is only loaded by name, on a GPU, goes: cuDNN's engines, Triton, NIXL's kernels.
+name, and Python looks functions up only when they are called. What is only loaded by name, on a
+GPU, goes: cuDNN's engines, Triton, kernels of NIXL and NVSHMEM.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ REMOVED = (
     "nvidia/cu13/cccl",
     "nvidia/cu13/lib/*.a",
     "nvidia/cu13/lib/libnvperf_*",
+    "nvidia/nvshmem/lib/*_device*",
 )
 EMPTIED = (
     "libcublas",
@@ -36,6 +38,7 @@ EMPTIED = (
     "libnvblas",
     "libnvrtc",
 )
+LAZILY = "import os, sys; sys.setdlopenflags(os.RTLD_LAZY)\n"
 PAGE = 0x1000
 
 
@@ -47,6 +50,7 @@ def main(environment: Path) -> None:
         for library in sorted(packages.glob(f"nvidia/*/lib/{name}.so.*")):
             freed += _remove(library)
             library.write_bytes(empty_library(library.name))
+    (packages / "lazily.pth").write_text(LAZILY)
     sys.stdout.write(f"slim_for_cpu: {freed >> 20} MiB less\n")
 
 

@@ -30,13 +30,12 @@ class Image:
 
     @classmethod
     def from_layout(cls, folder: Path, name: str) -> Self:
-        """The one image in an OCI layout ``folder``, to be known as ``name``.
+        """The image of ``name``'s tag in an OCI layout ``folder``, to be known as ``name``.
 
         Raises:
-            ValueError: the folder holds several.
+            LookupError: the folder holds none of that tag.
         """
-        (entry,) = json.loads((folder / "index.json").read_text())["manifests"]
-        digest = entry["digest"]
+        digest = _tagged(folder, name.rpartition(":")[2])
         manifest = json.loads(_blob(folder, digest).read_text())
         parts = [digest, *(part["digest"] for part in (manifest["config"], *manifest["layers"]))]
         return cls(name, digest, {part: _blob(folder, part) for part in parts})
@@ -85,6 +84,13 @@ class Image:
                     _add(archive, f"blobs/{digest.replace(':', '/')}", blob)
                     written += _size(blob)
         return written
+
+
+def _tagged(folder: Path, tag: str) -> str:
+    for entry in json.loads((folder / "index.json").read_text())["manifests"]:
+        if entry.get("annotations", {}).get("org.opencontainers.image.ref.name") == tag:
+            return str(entry["digest"])
+    raise LookupError(f"{folder} holds no image of tag {tag}")
 
 
 def _blob(folder: Path, digest: str) -> Path:

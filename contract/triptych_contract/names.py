@@ -125,6 +125,8 @@ class Metric:
     CACHE_EVICTIONS: Final = "triptych_cache_evictions_total"
     CACHE_BYTES: Final = "triptych_cache_bytes"
     CACHE_CAPACITY_BYTES: Final = "triptych_cache_capacity_bytes"
+    # labels cache, fingerprint: which encoder's things are held
+    CACHE_FINGERPRINT_BYTES: Final = "triptych_cache_fingerprint_bytes"
     CACHE_SECONDS_SAVED: Final = "triptych_cache_seconds_saved_total"
     TRANSFER_BYTES: Final = "triptych_transfer_bytes_total"  # labels kind, transport, direction
 

@@ -96,3 +96,11 @@ class _CacheCollector(Collector):
             gauge = GaugeMetricFamily(name, help_text, labels=["cache"])
             gauge.add_metric([_CACHE], size)
             yield gauge
+        made = GaugeMetricFamily(
+            Metric.CACHE_FINGERPRINT_BYTES,
+            "Bytes held for each encoder.",
+            labels=["cache", "fingerprint"],
+        )
+        for held in cache.holdings():
+            made.add_metric([_CACHE, held.fingerprint], held.size_bytes)
+        yield made

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from triptych_operator.api.status import Condition, ConditionType, ServiceStatus
 from triptych_operator.cli.resource import Found, add_resource_arguments, find
+from triptych_operator.cli.table import aligned
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -45,7 +46,12 @@ def lines(found: Found) -> Iterator[str]:
             f"the operator has not seen this change yet (generation {found.generation}, it saw "
             f"{status.observed_generation}): is it running?"
         )
-    overall = (ConditionType.READY, ConditionType.RECONCILING, ConditionType.STALLED)
+    overall = (
+        ConditionType.READY,
+        ConditionType.RECONCILING,
+        ConditionType.STALLED,
+        ConditionType.CACHES_COHERENT,
+    )
     for type_ in overall:
         condition = _condition(status, type_)
         if condition is not None:
@@ -63,14 +69,7 @@ def _table(status: ServiceStatus) -> Iterator[str]:
         why = f"{condition.reason}: {condition.message}" if condition and unwell else ""
         told = "; ".join(one for one in (why, tier.limited_by) if one)
         rows.append((tier.name, tier.pods, str(tier.updated), tier.revision, told))
-    yield from _aligned(rows)
-
-
-def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        yield "  ".join(cells).rstrip()
+    yield from aligned(rows)
 
 
 def _condition(status: ServiceStatus, type_: ConditionType) -> Condition | None:

@@ -133,6 +133,11 @@ class Api:
         """What the server publishes at ``path``, such as its version or its OpenAPI document."""
         return await self._call("GET", None, path, {})
 
+    async def text(self, path: str) -> str:
+        """What stands at ``path``, such as a page of a pod through the server's proxy."""
+        answer = await self._exchange("GET", None, path, {}, accept="text/plain")
+        return answer.decode(errors="replace")
+
     async def _call(
         self,
         verb: str,
@@ -144,6 +149,24 @@ class Api:
         content: str = "application/json",
         accept: str = "application/json",
     ) -> Object:
+        answer = await self._exchange(verb, kind, path, query, body, content=content, accept=accept)
+        try:
+            found: Object = json.loads(answer)
+        except ValueError as error:
+            raise unreadable(f"{verb} {path}") from error
+        return found
+
+    async def _exchange(
+        self,
+        verb: str,
+        kind: Kind | None,
+        path: str,
+        query: Mapping[str, str],
+        body: Object | None = None,
+        *,
+        content: str = "application/json",
+        accept: str,
+    ) -> bytes:
         given = {key: value for key, value in query.items() if value}
         question = f"?{urlencode(given, quote_via=quote)}" if given else ""
         url = f"{self._configuration.host}{path}{question}"
@@ -165,8 +188,4 @@ class Api:
             CALLS.labels(verb, kind.name if kind else "", str(status)).inc()
         if status >= _ERRORS_FROM:
             raise refusal(status, content_read, what, answer.headers.get("Retry-After", ""))
-        try:
-            found: Object = json.loads(content_read)
-        except ValueError as error:
-            raise unreadable(what) from error
-        return found
+        return content_read

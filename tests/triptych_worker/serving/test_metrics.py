@@ -4,7 +4,7 @@ import urllib.request
 
 from prometheus_client.parser import text_string_to_metric_families
 from triptych_contract.names import Metric, Stage
-from triptych_worker.domain import CacheStats, Capacity, Load
+from triptych_worker.domain import CacheStats, Capacity, Holding, Load
 from triptych_worker.serving.metrics import Metrics, MetricsServer
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -27,7 +27,8 @@ def scraped(metrics: Metrics) -> Samples:
 
 def watched(load: Load, *caches: CacheStats) -> Metrics:
     metrics = Metrics()
-    metrics.watch(lambda: load, lambda: Capacity(kv_tokens=800), lambda: caches)
+    held = Holding("encoder", "ab", entries=1, bytes=7, leased_bytes=0)
+    metrics.watch(lambda: load, lambda: Capacity(kv_tokens=800), lambda: caches, lambda: [held])
     return metrics
 
 
@@ -82,3 +83,11 @@ def test_load_and_caches_are_read_when_somebody_looks() -> None:
     assert {name: samples[(name, ())] for name in gauges} == gauges
     labels = (("cache", "embedding"),)
     assert {name: samples[(name, labels)] for name in of_cache} == of_cache
+
+
+def test_it_tells_which_encoders_things_are_held() -> None:
+    samples = scraped(watched(Load()))
+    assert (
+        samples[(Metric.CACHE_FINGERPRINT_BYTES, (("cache", "encoder"), ("fingerprint", "ab")))]
+        == 7
+    )

@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 from triptych_contract.errors import Reason
 from triptych_contract.names import SECONDS_BUCKETS, TPOT_BUCKETS, Metric, Stage
 
-from triptych_worker.domain import CacheStats, Capacity, HandleKind, Load
+from triptych_worker.domain import CacheStats, Capacity, HandleKind, Holding, Load
 
 # The stages of a request's time that a worker measures; the gateway measures the others.
 _STAGES: Final = (
@@ -93,9 +93,10 @@ class Metrics:
         load: Callable[[], Load],
         capacity: Callable[[], Capacity],
         caches: Callable[[], Iterable[CacheStats]],
+        holdings: Callable[[], Iterable[Holding]],
     ) -> None:
         """Reads these at every scrape, on the scrape's own thread."""
-        self.registry.register(_Gauges(load, capacity, caches))
+        self.registry.register(_Gauges(load, capacity, caches, holdings))
 
     def _create_series(self) -> None:
         for stage in _STAGES:
@@ -130,14 +131,17 @@ class _Gauges(Collector):
         load: Callable[[], Load],
         capacity: Callable[[], Capacity],
         caches: Callable[[], Iterable[CacheStats]],
+        holdings: Callable[[], Iterable[Holding]],
     ) -> None:
         self._load = load
         self._capacity = capacity
         self._caches = caches
+        self._holdings = holdings
 
     def collect(self) -> Iterator[Family]:
         yield from _load_families(self._load(), self._capacity())
         yield from _cache_families(list(self._caches()))
+        yield _holdings_family(self._holdings())
 
 
 def _load_families(load: Load, capacity: Capacity) -> Iterator[Family]:
@@ -175,3 +179,14 @@ def _cache_families(caches: Sequence[CacheStats]) -> Iterator[Family]:
         for cache, value in zip(caches, values, strict=True):
             held.add_metric([cache.cache], value)
         yield held
+
+
+def _holdings_family(holdings: Iterable[Holding]) -> Family:
+    family = GaugeMetricFamily(
+        Metric.CACHE_FINGERPRINT_BYTES,
+        "Bytes that are held of each encoder's making",
+        labels=["cache", "fingerprint"],
+    )
+    for held in holdings:
+        family.add_metric([held.cache, held.fingerprint], held.bytes)
+    return family

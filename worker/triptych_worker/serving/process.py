@@ -107,6 +107,7 @@ class Process:
             self._worker.load,
             self._worker.capacity,
             lambda: [cache.stats() for cache in self._worker.caches],
+            lambda: [held for cache in self._worker.caches for held in cache.holdings()],
         )
         self._metrics_server = MetricsServer(
             self._metrics.registry, config.listen.host, config.listen.metrics_port

@@ -17,9 +17,9 @@ from triptych_operator.cluster.api import Api, Object
 from triptych_operator.cluster.kinds import BY_NAME, DEPLOYMENT, POD
 from triptych_operator.cluster.refusals import CONFLICT, INVALID, NOT_FOUND, Refusal
 from triptych_operator.desired import naming
-from triptych_operator.desired.difference import APPLIED, is_as_wanted, sealed
+from triptych_operator.desired.difference import APPLIED, is_as_wanted
 from triptych_operator.json_values import JsonObject
-from triptych_operator.observed.store import Child, ObjectKey, ServiceKey, Store, key_of
+from triptych_operator.observed.store import Child, ObjectKey, ServiceKey, Store, key_of, version_of
 
 _logger = logging.getLogger(__name__)
 
@@ -37,21 +37,28 @@ class Applier:
     def __init__(self, api: Api, store: Store) -> None:
         self._api = api
         self._store = store
-        # Children that the server keeps in another form than they were sent in: what was sent,
-        # and a hash of what stands since. Bounded by the number of children.
-        self._settled: dict[ObjectKey, tuple[str, int]] = {}
+        # Children that need no second look: each was found as wanted, or is what the server made
+        # of what was sent. Hashes of what was wanted and what stood, by resource.
+        self._settled: dict[ServiceKey, dict[ObjectKey, int]] = {}
 
     async def apply(self, service: MultimodalService, manifests: Sequence[JsonObject]) -> None:
         """Applies what is not as wanted: kind after kind, the children of one kind together.
+
+        Args:
+            manifests: sealed (``desired.difference``), ordered by kind.
 
         Raises:
             Refusal: the first of the answers that were refusals; the others of its kind were tried.
         """
         for _, group in itertools.groupby(manifests, lambda manifest: manifest["kind"]):
-            calls = [self._apply_one(service, sealed(manifest)) for manifest in group]
+            calls = [self._apply_one(service, manifest) for manifest in group]
             for answer in await asyncio.gather(*calls, return_exceptions=True):
                 if isinstance(answer, BaseException):
                     raise answer
+
+    def forget(self, service: ServiceKey) -> None:
+        """Drops what is known of a resource that is gone."""
+        self._settled.pop(service, None)
 
     async def prune(
         self, service: MultimodalService, wanted: Sequence[JsonObject], keep: Collection[str]
@@ -101,12 +108,14 @@ class Applier:
         if child is None:
             await self._create(service, key, manifest)
             return
+        if self._is_settled(service, manifest, child):
+            return
         body = child.body()
         owner = _owner(body)
         if owner not in ("", service.metadata.uid):
             await self._wait_for_previous(service, child, body)
-        settled = self._settled.get(key) == (_digest(manifest), hash(child.packed))
-        if settled or is_as_wanted(manifest, body):
+        if is_as_wanted(manifest, body):
+            self._settle(service, manifest, child)
             return
         if child.replicas_ours and "replicas" not in _spec(manifest):
             await self._hand_over_replicas(key, body)
@@ -166,18 +175,25 @@ class Applier:
         key = child.key
         await self._api.delete(BY_NAME[key.kind], key.namespace, key.name, child.uid)
         self._store.forget(_service_key(service), key)
-        self._settled.pop(key, None)
+        self._settled.get(_service_key(service), {}).pop(key, None)
         _logger.info("deleted %s", _named(key))
 
     def _learn(
         self, service: MultimodalService, key: ObjectKey, manifest: JsonObject, answer: Object
     ) -> None:
+        """What the server made of what was sent is as wanted, in whichever form it keeps that."""
         self._store.put(key.kind, answer)
-        self._settled.pop(key, None)
         child = self._store.child(_service_key(service), key)
-        if child is not None and not is_as_wanted(manifest, answer):
-            self._settled[key] = (_digest(manifest), hash(child.packed))
-            _logger.debug("the server keeps %s in another form than it was sent", _named(key))
+        if child is not None and child.version == version_of(answer):
+            self._settle(service, manifest, child)
+
+    def _settle(self, service: MultimodalService, manifest: JsonObject, child: Child) -> None:
+        settled = self._settled.setdefault(_service_key(service), {})
+        settled[child.key] = _seen(manifest, child)
+
+    def _is_settled(self, service: MultimodalService, manifest: JsonObject, child: Child) -> bool:
+        settled = self._settled.get(_service_key(service), {})
+        return settled.get(child.key) == _seen(manifest, child)
 
 
 def _service_key(service: MultimodalService) -> ServiceKey:
@@ -198,8 +214,8 @@ def _spec(manifest: JsonObject) -> JsonObject:
     return spec if isinstance(spec, dict) else {}
 
 
-def _digest(manifest: Object) -> str:
-    return str(manifest["metadata"]["annotations"][APPLIED])
+def _seen(manifest: Object, child: Child) -> int:
+    return hash((manifest["metadata"]["annotations"][APPLIED], child.packed))
 
 
 def _named(key: ObjectKey) -> str:

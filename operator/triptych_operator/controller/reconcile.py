@@ -9,9 +9,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from triptych_contract.errors import InvalidRequest
-from triptych_contract.names import Tier
 
-from triptych_operator.api.manifests import validate_service
 from triptych_operator.api.service import API_VERSION, KIND, MultimodalService
 from triptych_operator.api.status import ConditionType, ServiceStatus, status_in
 from triptych_operator.cluster.api import Api, Object
@@ -19,9 +17,8 @@ from triptych_operator.cluster.events import announce
 from triptych_operator.cluster.kinds import SERVICE_RESOURCE
 from triptych_operator.cluster.refusals import NOT_FOUND, Refusal
 from triptych_operator.controller.applier import Applier
-from triptych_operator.desired.deployments import revision
 from triptych_operator.desired.platform import Platform
-from triptych_operator.desired.state import desired_state
+from triptych_operator.desired.wanted import Wanted, WantedCache
 from triptych_operator.observed.snapshot import snapshot_of
 from triptych_operator.observed.store import ServiceKey, Store
 from triptych_operator.observed.troubles import Trouble
@@ -47,7 +44,7 @@ class Reconciler:
     def __init__(self, api: Api, store: Store, platform: Platform, clock: Clock = utc_now) -> None:
         self._api = api
         self._store = store
-        self._platform = platform
+        self._wanted = WantedCache(platform)
         self._clock = clock
         self._applier = Applier(api, store)
 
@@ -59,15 +56,16 @@ class Reconciler:
         """
         body = self._store.resource(key)
         if body is None or "deletionTimestamp" in body["metadata"]:
+            self._applier.forget(key)
             return  # its children go with it: they name it as their owner
         previous = _status_in(body)
         try:
-            service = validate_service(body, f"{key.namespace}/{key.name}")
+            wanted = self._wanted.of(body)
         except InvalidRequest as invalid:
             await self._report_invalid(body, invalid.message, previous)
             return
-        revisions = self._revisions(service)
-        refused = await self._bring_about(key, service, revisions)
+        service, revisions = wanted.service, wanted.revisions
+        refused = await self._bring_about(key, wanted)
         trouble = _trouble(refused) if refused else None
         snapshot = snapshot_of(self._store.children(key), trouble)
         status = status_of(service, revisions, snapshot, previous, seconds(self._clock()))
@@ -75,32 +73,25 @@ class Reconciler:
         if refused:
             raise refused
 
-    async def _bring_about(
-        self, key: ServiceKey, service: MultimodalService, revisions: dict[Tier, str]
-    ) -> Refusal | None:
-        spec, snapshot = service.spec, snapshot_of(self._store.children(key))
-        step = next_step(spec.topology, revisions, spec.rollout.surge_percent, snapshot)
-        wanted = desired_state(service, self._platform, step.apply)
+    async def _bring_about(self, key: ServiceKey, wanted: Wanted) -> Refusal | None:
+        spec, service = wanted.service.spec, wanted.service
+        snapshot = snapshot_of(self._store.children(key))
+        step = next_step(spec.topology, wanted.revisions, spec.rollout.surge_percent, snapshot)
+        manifests = wanted.of_tiers(step.apply)
         try:
-            await self._applier.apply(service, wanted)
-            await self._applier.prune(service, wanted, step.keep)
-            await self._admit(key, service, revisions)
+            await self._applier.apply(service, manifests)
+            await self._applier.prune(service, manifests, step.keep)
+            await self._admit(key, wanted)
         except Refusal as refused:
             return refused
         return None
 
-    async def _admit(
-        self, key: ServiceKey, service: MultimodalService, revisions: dict[Tier, str]
-    ) -> None:
-        spec = service.spec
-        snapshot = snapshot_of(self._store.children(key))
-        names = pods_to_admit(spec.topology, revisions, spec.rollout.surge_percent, snapshot)
+    async def _admit(self, key: ServiceKey, wanted: Wanted) -> None:
+        spec, snapshot = wanted.service.spec, snapshot_of(self._store.children(key))
+        percent = spec.rollout.surge_percent
+        names = pods_to_admit(spec.topology, wanted.revisions, percent, snapshot)
         calls = (self._applier.admit(key, name, seconds(self._clock())) for name in names)
         await asyncio.gather(*calls)
-
-    def _revisions(self, service: MultimodalService) -> dict[Tier, str]:
-        tiers = service.spec.topology.tiers
-        return {tier: revision(service, tier, self._platform) for tier in tiers}
 
     async def _report_invalid(self, body: Object, problem: str, previous: ServiceStatus) -> None:
         generation = body["metadata"]["generation"]

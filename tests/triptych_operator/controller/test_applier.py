@@ -21,6 +21,7 @@ from desk import Desk
 from triptych_operator.cluster.kinds import BY_NAME, DEPLOYMENT
 from triptych_operator.cluster.refusals import Refusal
 from triptych_operator.controller.applier import HANDOVER, Applier
+from triptych_operator.desired.difference import sealed
 from triptych_operator.desired.state import KINDS
 
 SCALED = {"min": 1, "max": 3, "metrics": [{"signal": "RunningRequests", "target": "8"}]}
@@ -299,7 +300,7 @@ async def test_the_answer_counts_before_any_watch_tells_of_it(desk: Desk) -> Non
     resource(desk.server)
     await desk.observe()
     applier = Applier(desk.api, desk.store)
-    wanted: list[Any] = [_account(desk)]
+    wanted = [sealed(_account(desk))]
     for _ in range(2):
         await applier.apply(service(desk.server), wanted)
     assert applies(desk.server) == ["ServiceAccount shapes"]
@@ -318,3 +319,16 @@ def _account(desk: Desk) -> dict[str, Any]:
             "ownerReferences": [owner],
         },
     }
+
+
+async def test_an_answer_that_is_older_than_what_stands_settles_nothing(desk: Desk) -> None:
+    resource(desk.server)
+    await desk.observe()
+    account = _account(desk)
+    later = {"uid": "u", "resourceVersion": "1000000"}
+    edited = {**account, "metadata": {**account["metadata"], **later, "annotations": {}}}
+    desk.store.put("ServiceAccount", edited)
+    applier = Applier(desk.api, desk.store)
+    for _ in range(2):
+        await applier.apply(service(desk.server), [sealed(account)])
+    assert applies(desk.server) == ["ServiceAccount shapes", "ServiceAccount shapes"]

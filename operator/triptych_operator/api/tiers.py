@@ -94,7 +94,7 @@ class CacheSpec(ApiModel):
     """Memory for results that are kept for the next request."""
 
     capacity: Bytes
-    """Bytes that the cache of each pod may hold; 0 keeps nothing."""
+    """Bytes that the cache of each pod may hold, such as 512Mi; 0 keeps nothing."""
 
 
 class Drain(ApiModel):

@@ -10,7 +10,7 @@ pydantic writes                             the API server takes
 ``additionalProperties: false``             nothing: unknown fields are pruned or refused anyway
 ``title``, empty and null defaults          nothing
 a string marked int-or-string               both types, as for Kubernetes quantities
-docstrings wrapped over lines               one paragraph
+docstrings wrapped over lines               one paragraph, with the default in it
 ==========================================  =====================================================
 """
 
@@ -56,7 +56,16 @@ def _lower(schema: JsonObject, definitions: Mapping[str, Json]) -> JsonObject:
     if lowered.pop(_INT_OR_STRING, False):
         del lowered["type"]
         lowered |= {_INT_OR_STRING: True, "anyOf": [{"type": "integer"}, {"type": "string"}]}
+    if lowered.get("default") and "description" in lowered:
+        lowered["description"] = f"{lowered['description']} {_told(lowered['default'])}"
     return _description_first(lowered)
+
+
+def _told(default: Json) -> str:
+    """A default in words, since ``kubectl explain`` shows none."""
+    if isinstance(default, dict):
+        return f"Default: {', '.join(f'{name} {value}' for name, value in default.items())}."
+    return f"Default: {default}."
 
 
 def _lowered_keyword(key: str, value: Json, definitions: Mapping[str, Json]) -> JsonObject:

@@ -42,7 +42,7 @@ def made(field: str) -> Any:
 
 
 SIZE = {
-    "description": "How large.",
+    "description": "How large. Default: 1Mi.",
     "default": "1Mi",
     "pattern": "^([0-9]{1,15}|[0-9]{1,9}([kM]|[KM]i)|[0-9]{1,6}([GT]|[GT]i))$",
     "minimum": 0,
@@ -127,6 +127,14 @@ def test_every_place_in_the_resource_is_structural_and_teaches(
         assert node["maxItems"] <= 64
     if any("matches" in rule["rule"] for rule in node.get("x-kubernetes-validations", ())):
         assert "maxLength" in node or node["type"] == "object"
+
+
+def test_a_default_is_told_where_there_is_one() -> None:
+    at = dict(EVERY_NODE)
+    assert at[".spec.media.decode.processes"]["description"].endswith("cores. Default: 2.")
+    assert at[".spec.tiers.encoder.cache"]["description"].endswith("again. Default: capacity 1Gi.")
+    assert at[".spec.media"]["description"].endswith("reach the encoder.")
+    assert at[".spec.tiers.encoder.replicas"]["description"].count("Default:") == 1
 
 
 def test_defaults_that_the_server_fills_in_are_those_of_the_models() -> None:

@@ -24,7 +24,7 @@ lint: ## ruff, mypy --strict, import-linter
 
 .PHONY: unit
 unit: ## tests that need neither torch nor processes: seconds
-	$(run) pytest -q -m "not torch and not processes and not cluster"
+	$(run) pytest -q -m "not torch and not processes and not cluster and not node"
 
 .PHONY: test
 test: verify lint ## everything that CI runs
@@ -46,6 +46,18 @@ verify: ## fail when a generated file differs from its source
 .PHONY: demo
 demo: ## ask a FullSplit service about pictures, on this machine (KEEP=1 leaves it running)
 	$(run) hack/demo
+
+.PHONY: cluster-up
+cluster-up: ## a cluster of one node on this machine, without Docker (root; docs/cluster.md)
+	@$(run) hack/cluster up
+
+.PHONY: cluster-down
+cluster-down: ## end that cluster
+	@$(run) hack/cluster down
+
+.PHONY: images
+images: ## build the images of operator and worker, and bring them to the cluster
+	@$(run) hack/cluster images
 
 .PHONY: bench
 bench: ## the tables of docs/benchmarks.md, side by side in one run

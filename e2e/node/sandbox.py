@@ -12,6 +12,7 @@ from node.layout import CGROUP, Layout
 from node.processes import start, wait
 
 END_SECONDS = 20.0
+SHARES_OF_A_PROCESSOR = 1024
 _CGROUPS = Path("/sys/fs/cgroup")
 _HERE = Path(__file__).parent
 
@@ -49,12 +50,16 @@ def end(layout: Layout) -> None:
 
 
 def _make_cgroup() -> None:
-    """One cgroup in every hierarchy (version 1), or in the only one (version 2)."""
+    """One cgroup in every hierarchy (version 1), or in the only one (version 2). Pods have all
+    processors' share of the machine, as they have on a node that is a machine."""
     hierarchies = [path.parent for path in _CGROUPS.glob("*/cgroup.procs")]
     if (_CGROUPS / "cgroup.controllers").exists():
         hierarchies = [_CGROUPS]
     for hierarchy in hierarchies:
         (hierarchy / CGROUP).mkdir(exist_ok=True)
+        shares = hierarchy / CGROUP / "cpu.shares"
+        if shares.exists():
+            shares.write_text(str(SHARES_OF_A_PROCESSOR * (os.cpu_count() or 1)))
 
 
 def _cgroups() -> list[Path]:

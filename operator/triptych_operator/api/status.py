@@ -127,3 +127,9 @@ def status_in(body: Mapping[str, Any]) -> ServiceStatus:
         return ServiceStatus.model_validate_json(json.dumps(body.get("status") or {}))
     except ValidationError:
         return ServiceStatus()
+
+
+def without_caches(status: ServiceStatus) -> ServiceStatus:
+    """The status but for what is said of caches, which has a writer of its own."""
+    kept = (one for one in status.conditions if one.type != ConditionType.CACHES_COHERENT)
+    return status.model_copy(update={"caches": None, "conditions": tuple(kept)})

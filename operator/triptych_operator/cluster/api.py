@@ -180,7 +180,7 @@ class Api:
         try:
             async with asyncio.timeout(CALL_SECONDS):
                 answer = await self._client.call_api(verb, url, headers, body)
-                content_read = await answer.read()
+                content_read: bytes = await answer.read()
                 status = answer.status
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise unreachable(what, error) from error

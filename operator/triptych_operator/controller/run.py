@@ -18,6 +18,7 @@ from triptych_operator.cluster.election import Claim, LeaseElection
 from triptych_operator.cluster.kinds import SERVICE_RESOURCE
 from triptych_operator.cluster.refusals import NOT_FOUND, Refusal
 from triptych_operator.controller.audit import Audit
+from triptych_operator.controller.definition import Definition
 from triptych_operator.controller.edge import Edge
 from triptych_operator.controller.flush import Flusher
 from triptych_operator.controller.health import serve
@@ -91,21 +92,25 @@ class _Operation:
         audit = Audit(api, store, settings.scopes, pace.audit, changed)
         await _fill(audit)
         self._audit = audit
+        definition = Definition(api, store, changed)
+        await definition.check()
         for key in store.services():
             changed(key)
         edge = Edge(store, changed=changed, listed=audit.soon)
         reconciler = Reconciler(api, store, settings.platform)
-        flusher = Flusher(api, store, settings.platform, HolderCalls())
+        reconcile = definition.guarded(reconciler.reconcile)
+        flush = definition.guarded(Flusher(api, store, settings.platform, HolderCalls()).flush)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(
                     edge.watch(settings.kubeconfig, settings.namespaces, self._take_signals)
                 )
                 group.create_task(audit.run())
+                group.create_task(definition.run(pace.definition))
                 for _ in range(pace.workers):
-                    group.create_task(work(due, reconciler.reconcile, pace.reconcile))
+                    group.create_task(work(due, reconcile, pace.reconcile))
                 for _ in range(pace.flushes):
-                    group.create_task(work(flushes, flusher.flush, pace.reconcile, "flush"))
+                    group.create_task(work(flushes, flush, pace.reconcile, "flush"))
         except* Unavailable as ended:
             raise ended.exceptions[0] from None
         finally:

@@ -33,6 +33,7 @@ class Pace:
     workers: int = 16  # resources at a time
     flushes: int = 4  # resources whose caches are flushed at a time
     audit: float = 20.0  # between two lists of everything
+    definition: float = 10.0  # between two looks at the cluster's resource definition
     first_retry: float = 0.5
     last_retry: float = 60.0
     reconcile: float = 60.0  # how long one may take

@@ -28,6 +28,8 @@ class Reason(StrEnum):
     CRASH_LOOP = "CrashLoopBackOff"
     CONTAINER_CONFIG = "CreateContainerConfigError"
     INVALID_SPEC = "InvalidSpec"
+    DEFINITION_OLDER = "DefinitionOlderThanOperator"
+    DEFINITION_OTHER = "DefinitionNewerThanOperator"
     # Does not keep pods from being ready.
     SCALING_BLIND = "AutoscalerCannotRead"
 

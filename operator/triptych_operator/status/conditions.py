@@ -101,6 +101,18 @@ def status_of_invalid(
     )
 
 
+def status_of_left_alone(
+    reason: Reason, message: str, previous: ServiceStatus, now: str
+) -> ServiceStatus:
+    """The status of a resource that is not looked at for ``reason``: what was seen last stays, the
+    generation that it was seen of too, and it is stalled."""
+    abnormal = (ConditionType.RECONCILING, ConditionType.STALLED)
+    kept = (one for one in previous.conditions if one.type not in abnormal)
+    verdict = _Verdict(ConditionType.STALLED, "True", reason, message)
+    stalled = _dated(verdict, previous.conditions, previous.observed_generation, now)
+    return previous.model_copy(update={"conditions": (*kept, stalled)})
+
+
 def _view(snapshot: TierSnapshot, revision: str, initial: int) -> _TierView:
     staying = [pod for pod in snapshot.pods if not pod.terminating]
     updated = [pod for pod in staying if pod.revision == revision]

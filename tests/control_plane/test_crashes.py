@@ -21,7 +21,7 @@ from cluster.children import Children
 from cluster.kubectl import Cluster
 from cluster.waiting import eventually
 from control_plane.faults.proxy import Trap, When
-from control_plane.faults.sweep import CONVERGE_SECONDS, FULL
+from control_plane.faults.sweep import CONVERGE_SECONDS, FULL, MOST_FAILURES
 from control_plane.faults.transitions import Transition
 from control_plane.faults.trial import SETTLE_SECONDS, Trial, trial, undisturbed
 
@@ -114,7 +114,7 @@ async def sweep(kubeconfig: Path, folder: Path, transition: Transition) -> Repor
     """Tries all cases of a transition, in as many namespaces as fail."""
     report = Report(transition)
     todo: list[Case] | None = None
-    while todo is None or todo:
+    while (todo is None or todo) and len(report.failures) < MOST_FAILURES:
         async with trial(kubeconfig, folder) as one:
             expected = await undisturbed(one, transition)
             if todo is None:

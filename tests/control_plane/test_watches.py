@@ -14,17 +14,19 @@ from typing import Final
 
 import pytest
 from cluster.api import ApiError
-from cluster.children import Children
 from cluster.kubectl import Cluster
 from control_plane.faults import watches
 from control_plane.faults.catalog import FAULTS
 from control_plane.faults.history import recorded, violations
-from control_plane.faults.sweep import FULL, LANES
+from control_plane.faults.sweep import FULL, LANES, MOST_FAILURES
 from control_plane.faults.transitions import Transition
-from control_plane.faults.trial import Trial, trial, undisturbed
+from control_plane.faults.trial import Trial, Undisturbed, trial, undisturbed
 
 LASTS_SECONDS: Final = 4.0
-CONVERGE_SECONDS: Final = 10.0  # from a fault's end
+# From a fault's end to convergence; or this often what it takes without faults, on a machine so
+# busy that that is longer.
+CONVERGE_SECONDS: Final = 10.0
+CONVERGE_TIMES: Final = 3.0
 AUDIT_SECONDS: Final = 30.0  # until what no watch ever told is known all the same
 
 
@@ -51,7 +53,7 @@ class Report:
     failures: list[str] = field(default_factory=list)
 
 
-async def endure(one: Trial, case: Case, wanted: Children) -> float:
+async def endure(one: Trial, case: Case, expected: Undisturbed) -> float:
     """Tries one case; gives the seconds from the fault's end to convergence."""
     fault = FAULTS[case.fault]
     await one.begin(case.transition)
@@ -60,11 +62,13 @@ async def endure(one: Trial, case: Case, wanted: Children) -> float:
         await one.act(case.transition)
         await asyncio.sleep(LASTS_SECONDS)
         await fault.end(one.proxy)
-        if not one.operator.running:
-            assert fault.fatal, f"the operator ended:\n{one.operator.tail()}"
+        if fault.fatal:  # it may be about to end; the cluster would start it again
+            await one.operator.kill()
             await one.operator.start()
+        assert one.operator.running, f"the operator ended:\n{one.operator.tail()}"
         ended = time.monotonic()
-        await one.converged(case.transition, wanted, CONVERGE_SECONDS)
+        limit = max(CONVERGE_SECONDS, CONVERGE_TIMES * expected.seconds)
+        await one.converged(case.transition, expected.wanted, limit)
         took = time.monotonic() - ended
     untrue = violations(history.ordered())
     assert not untrue, "\n".join(untrue)
@@ -73,15 +77,15 @@ async def endure(one: Trial, case: Case, wanted: Children) -> float:
 
 async def lane(kubeconfig: Path, folder: Path, todo: list[Case], report: Report) -> None:
     """Tries cases one after another; after a failure in another namespace."""
-    while todo:
+    while todo and len(report.failures) < MOST_FAILURES:
         async with trial(kubeconfig, folder) as one:
-            wanted: dict[Transition, Children] = {}
+            expected: dict[Transition, Undisturbed] = {}
             while todo:
                 case = todo.pop()
                 try:
-                    if case.transition not in wanted:
-                        wanted[case.transition] = (await undisturbed(one, case.transition)).wanted
-                    report.seconds[case] = await endure(one, case, wanted[case.transition])
+                    if case.transition not in expected:
+                        expected[case.transition] = await undisturbed(one, case.transition)
+                    report.seconds[case] = await endure(one, case, expected[case.transition])
                     await one.clear()
                 except (TimeoutError, RuntimeError, ApiError, AssertionError) as error:
                     report.failures.append(f"{case}: {error}")

@@ -27,12 +27,13 @@ _MOMENT: Final = 0.3  # seconds for the last events to arrive
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One version of an object; ``deleted`` with its last one."""
+    """One version of an object; ``deleted`` with its last one, ``before`` the recording began."""
 
     version: int
     kind: str
     deleted: bool
     body: Mapping[str, Any]
+    before: bool = False
 
 
 @dataclass
@@ -42,8 +43,8 @@ class History:
     changes: list[Change] = field(default_factory=list)
 
     def ordered(self) -> list[Change]:
-        """All changes in the order in which they were made."""
-        return sorted(self.changes, key=lambda change: change.version)
+        """All changes in the order in which they were made, after what there was before."""
+        return sorted(self.changes, key=lambda change: (not change.before, change.version))
 
 
 @asynccontextmanager
@@ -69,14 +70,15 @@ async def recorded(api: Api, namespace: str) -> AsyncIterator[History]:
 async def _follow(api: Api, path: str, kind: str, history: History) -> None:
     listed = await api.get(path)
     for body in listed["items"]:
-        history.changes.append(_change(kind, "ADDED", body))
+        history.changes.append(_change(kind, "ADDED", body, before=True))
     async for event in api.watch(path, since=listed["metadata"]["resourceVersion"]):
         if event["type"] != "BOOKMARK":
             history.changes.append(_change(kind, event["type"], event["object"]))
 
 
-def _change(kind: str, type_: str, body: Object) -> Change:
-    return Change(int(body["metadata"]["resourceVersion"]), kind, type_ == "DELETED", body)
+def _change(kind: str, type_: str, body: Object, *, before: bool = False) -> Change:
+    version = int(body["metadata"]["resourceVersion"])
+    return Change(version, kind, type_ == "DELETED", body, before)
 
 
 def violations(changes: Sequence[Change]) -> list[str]:
@@ -89,7 +91,8 @@ def violations(changes: Sequence[Change]) -> list[str]:
     seen = _Seen()
     for change in changes:
         if change.kind == RESOURCE and not change.deleted:
-            found += seen.judge(change)
+            wrong = seen.judge(change)
+            found += [] if change.before else wrong  # what it was judged by is not all known
         seen.take(change)
     return found
 
@@ -114,7 +117,7 @@ class _Seen:
         if change.kind == "Pod" and _condition(change.body, "Ready") == "True":
             self._ready[metadata["uid"]] = change.body
 
-    def judge(self, change: Change) -> Iterable[str]:
+    def judge(self, change: Change) -> list[str]:
         """What is wrong with the status of a resource's version."""
         metadata, status = change.body["metadata"], change.body.get("status", {})
         uid, generation = metadata["uid"], metadata["generation"]
@@ -131,13 +134,9 @@ class _Seen:
         if observed < self._observed.get(uid, 0):
             yield f"observedGeneration fell from {self._observed[uid]} to {observed}"
         self._observed[uid] = observed
-        generations = {
-            one["observedGeneration"]
-            for one in status.get("conditions", ())
-            if "observedGeneration" in one
-        }
-        if generations - {observed}:
-            yield f"conditions of generations {generations} beside observedGeneration {observed}"
+        about = {one["type"]: one.get("observedGeneration") for one in status.get("conditions", ())}
+        if about.get("Ready", observed) != observed or max(about.values(), default=0) > observed:
+            yield f"conditions about {about} beside observedGeneration {observed}"
         spec = self._marks.get((uid, observed))
         if spec is not None and _condition({"status": status}, "Ready") == "True":
             for tier, given in spec["tiers"].items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -75,7 +76,12 @@ def test_a_status_that_is_early_is_found(changes: list[Change], wrong: str) -> N
     assert wrong in found[0]
 
 
+def test_a_status_from_before_the_recording_is_not_judged() -> None:
+    claim = replace(says(9, 1, "a", 1), before=True)
+    assert violations([claim, deployment(10, "a")]) == []
+
+
 def test_conditions_of_another_generation_are_found() -> None:
     condition = {"type": "Ready", "status": "False", "observedGeneration": 1}
     mixed = resource(5, 2, "b", observedGeneration=2, conditions=[condition])
-    assert "conditions of generations {1}" in violations([*CREATED, mixed])[0]
+    assert "conditions about {'Ready': 1}" in violations([*CREATED, mixed])[0]

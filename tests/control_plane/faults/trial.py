@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -129,6 +130,7 @@ class Undisturbed:
 
     writes: tuple[str, ...]  # in the order in which they were made
     wanted: Children  # what a fresh creation of the last state gives, in the trial's namespace
+    seconds: float  # how long it took, on a machine as busy as this one is
 
 
 async def undisturbed(one: Trial, transition: Transition) -> Undisturbed:
@@ -140,12 +142,13 @@ async def undisturbed(one: Trial, transition: Transition) -> Undisturbed:
         wanted = await children(one.api, one.namespace)
         await one.clear()
     await one.begin(transition)
-    begun = len(one.proxy.writes)
+    begun, started = len(one.proxy.writes), time.monotonic()
     await one.act(transition)
     await one.converged(transition, wanted, SETTLE_SECONDS)
+    seconds = time.monotonic() - started
     writes = tuple(call.text for call in one.proxy.writes[begun:])
     await one.clear()
-    return Undisturbed(writes, wanted)
+    return Undisturbed(writes, wanted, seconds)
 
 
 def _is_done(resource: Object) -> bool:

@@ -121,7 +121,7 @@ def _is_ready(resource: Object) -> bool:
     status = resource.get("status", {})
     conditions = {one["type"]: one["status"] for one in status.get("conditions", ())}
     current = status.get("observedGeneration") == resource["metadata"]["generation"]
-    return current and conditions.get("Ready") == "True"
+    return current and conditions.get("Ready") == "True" and "Reconciling" not in conditions
 
 
 def _is_told(autoscaler: Object) -> bool:

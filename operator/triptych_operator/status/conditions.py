@@ -76,7 +76,13 @@ def status_of(
         _view(snapshot.tier(tier), revisions[tier], service.spec.tier(tier).initial_replicas)
         for tier in service.spec.topology.tiers
     ]
-    verdicts = [*_overall(views, snapshot.refusal), *(_of_tier(view) for view in views)]
+    former = [
+        tier
+        for tier in Tier
+        if tier not in service.spec.topology.tiers and snapshot.tier(tier).present
+    ]
+    overall = _overall(views, former, snapshot.refusal)
+    verdicts = [*overall, *(_of_tier(view) for view in views)]
     generation = service.metadata.generation
     dated = (_dated(verdict, previous.conditions, generation, now) for verdict in verdicts)
     return ServiceStatus(
@@ -127,13 +133,17 @@ def _view(snapshot: TierSnapshot, revision: str, initial: int) -> _TierView:
     )
 
 
-def _overall(views: Sequence[_TierView], refusal: Trouble | None) -> list[_Verdict]:
+def _overall(
+    views: Sequence[_TierView], former: Sequence[Tier], refusal: Trouble | None
+) -> list[_Verdict]:
+    """Conditions of the whole. Tiers of the ``former`` topology serve no longer but still stand."""
     waiting = [view for view in views if not view.complete]
     troubles = [refusal, *(view.trouble for view in waiting)]
     stalling = next((trouble for trouble in troubles if trouble and trouble.stalls), None)
     if not waiting and refusal is None:
         message = "every pod of every tier has the current revision and is ready"
-        return [_Verdict(ConditionType.READY, "True", Reason.ALL_TIERS_READY, message)]
+        ready = _Verdict(ConditionType.READY, "True", Reason.ALL_TIERS_READY, message)
+        return [ready, *_going(former)]
     progress = "; ".join(_progress(view) for view in waiting)
     if refusal is not None and not refusal.stalls:
         return [
@@ -149,6 +159,13 @@ def _overall(views: Sequence[_TierView], refusal: Trouble | None) -> list[_Verdi
         _Verdict(ConditionType.READY, "False", Reason.TIERS_NOT_READY, progress),
         _Verdict(ConditionType.RECONCILING, "True", Reason.ROLLING_OUT, progress),
     ]
+
+
+def _going(former: Sequence[Tier]) -> list[_Verdict]:
+    if not former:
+        return []
+    message = f"{' and '.join(former)} of the former topology: to be deleted"
+    return [_Verdict(ConditionType.RECONCILING, "True", Reason.ROLLING_OUT, message)]
 
 
 def _of_tier(view: _TierView) -> _Verdict:

@@ -59,6 +59,18 @@ def test_it_is_ready_when_every_pod_of_every_tier_is() -> None:
     assert made.url == "http://shapes-gateway.default.svc:8000"
 
 
+def test_it_is_at_work_while_tiers_of_the_former_topology_still_stand() -> None:
+    seen = snapshot()
+    former = replace(complete(Tier.FUSED), revision="old")
+    made = status(replace(seen, tiers=(*seen.tiers, former)))
+    assert said(made, ConditionType.READY) == ("True", "AllTiersReady")
+    assert said(made, ConditionType.RECONCILING) == ("True", "RollingOut")
+    going = condition(made, ConditionType.RECONCILING)
+    assert going is not None
+    assert going.message == "fused of the former topology: to be deleted"
+    assert [tier.name for tier in made.tiers] == ["encoder", "prefill", "decode", "gateway"]
+
+
 NEW, OLD = Pod("a", "new", ready=True), Pod("b", "old", ready=True)
 
 

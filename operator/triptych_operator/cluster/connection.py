@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import kopf
 from kubernetes.aio.client import ApiClient, Configuration
@@ -32,6 +34,9 @@ async def load(kubeconfig: Path | None = None) -> Configuration:
             f"no cluster to connect to: {error}; set KUBECONFIG to a kubeconfig file"
         ) from error
     configuration.connection_pool_maxsize = CONNECTIONS
+    configuration.proxy = configuration.proxy or _proxy_to(configuration.host)
+    # Otherwise the client looks into the environment and into .netrc for every call, in threads.
+    configuration.client_session_kwargs = {"trust_env": False}
     return configuration
 
 
@@ -53,4 +58,13 @@ async def for_kopf(kubeconfig: Path | None) -> kopf.ConnectionInfo:
         private_key_path=configuration.key_file,
         scheme=scheme or None,
         token=token or None,
+        proxy_url=configuration.proxy,
     )
+
+
+def _proxy_to(url: str) -> str | None:
+    """The environment's proxy for ``url``, by HTTPS_PROXY, HTTP_PROXY and NO_PROXY."""
+    parts = urlsplit(url)
+    if proxy_bypass(parts.hostname or ""):
+        return None
+    return getproxies().get(parts.scheme)

@@ -51,3 +51,21 @@ async def test_a_file_that_is_no_kubeconfig_is_told_too(tmp_path: Path) -> None:
     path.write_text("{}")
     with pytest.raises(InvalidRequest, match="no cluster to connect to"):
         await connection.load(path)
+
+
+async def test_the_environments_proxy_is_used_but_where_it_says_not_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
+    monkeypatch.setenv("NO_PROXY", "localhost,10.0.0.2")
+    assert (await connection.load(kubeconfig(tmp_path))).proxy == "http://proxy:3128"
+    direct = kubeconfig(tmp_path, server="https://10.0.0.2:6443")
+    assert (await connection.load(direct)).proxy is None
+
+
+async def test_calls_read_no_environment_of_their_own(tmp_path: Path) -> None:
+    configuration = await connection.load(kubeconfig(tmp_path))
+    client = connection.client(configuration)
+    session = client.rest_client._create_pool_manager()
+    assert session.trust_env is False
+    await session.close()

@@ -78,3 +78,10 @@ shapes-train: ## train the shapes model again (40 minutes on 2 cores)
 .PHONY: shapes-train-encoder
 shapes-train-encoder: ## train its second encoder again, against the committed language model (8 minutes)
 	cd models && $(run) python -m training.train_encoder
+
+# What `make test` samples; docs/sweeps.md has what it found.
+sweeps = $(addprefix tests/control_plane/, test_schema_sweep.py test_near_misses.py test_live_sweep.py \
+	test_random_walks.py test_crashes.py test_watches.py)
+.PHONY: sweep
+sweep: ## sweeps that `make test` samples, in full: every write, place, walk (hours; ARGS for pytest)
+	TRIPTYCH_SWEEP=full $(run) pytest -q --durations=15 $(sweeps) $(ARGS)

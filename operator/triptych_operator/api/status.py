@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import ConfigDict, Field, ValidationError
 from triptych_contract.names import Tier
 
 from triptych_operator.api.rules import ApiModel
+
+UNSEEN: Final = -1  # an observed generation that no resource has
 
 
 class ConditionType(StrEnum):
@@ -93,8 +95,9 @@ class CachesStatus(StatusModel):
 class ServiceStatus(StatusModel):
     """What the operator saw last."""
 
-    observed_generation: int = Field(default=0, ge=0)
-    """The generation of the resource that this status is about."""
+    observed_generation: int = Field(default=UNSEEN, ge=UNSEEN)
+    """The generation of the resource that this status is about; -1 before any operator has seen it,
+    so that nobody takes a resource without conditions for one that is well."""
     conditions: tuple[Condition, ...] = Field(
         default=(),
         max_length=16,

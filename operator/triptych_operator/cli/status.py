@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from triptych_operator.api.status import Condition, ConditionType, ServiceStatus
+from triptych_operator.api.status import UNSEEN, Condition, ConditionType, ServiceStatus
 from triptych_operator.cli.resource import Found, add_resource_arguments, find
 from triptych_operator.cli.table import aligned
 
@@ -41,7 +41,9 @@ def lines(found: Found) -> Iterator[str]:
     """The status as text."""
     status = found.status
     yield f"{found.namespace}/{found.name}   {found.topology}   {status.url}".rstrip()
-    if status.observed_generation != found.generation:
+    if status.observed_generation == UNSEEN:
+        yield "no operator has seen this yet: is it running?"
+    elif status.observed_generation != found.generation:
         yield (
             f"the operator has not seen this change yet (generation {found.generation}, it saw "
             f"{status.observed_generation}): is it running?"

@@ -11,7 +11,7 @@ from typing import Final
 import yaml
 
 from triptych_operator.api.service import GROUP, KIND, PLURAL, VERSION, MultimodalService
-from triptych_operator.api.status import ServiceStatus
+from triptych_operator.api.status import UNSEEN, ServiceStatus
 from triptych_operator.crd import version
 from triptych_operator.crd.schema import structural_schema
 from triptych_operator.json_values import Json, JsonObject
@@ -92,7 +92,8 @@ def _unstamped_schema() -> JsonObject:
         "apiVersion": {"type": "string"},
         "kind": {"type": "string"},
         "metadata": {"type": "object"},
-        "status": structural_schema(ServiceStatus),
+        # kstatus takes a custom resource without a status for a healthy one.
+        "status": structural_schema(ServiceStatus) | {"default": {"observedGeneration": UNSEEN}},
     }
     return schema | {"required": ["spec"]}
 

@@ -57,5 +57,5 @@ def test_a_change_that_the_operator_has_not_seen_is_told() -> None:
     told = list(lines(found(ServiceStatus(), generation=1)))
     assert told == [
         "prod/shapes   Fused",
-        "the operator has not seen this change yet (generation 1, it saw 0): is it running?",
+        "no operator has seen this yet: is it running?",
     ]

@@ -53,8 +53,11 @@ class _TierView:
 
     @property
     def trouble(self) -> Trouble | None:
-        """The first cause, one that needs somebody before one that may pass."""
-        found = [pod.trouble for pod in self.snapshot.pods if pod.trouble and not pod.terminating]
+        """The first cause, one that needs somebody before one that may pass. Pods that others are
+        about to replace have none that matters."""
+        staying = (pod for pod in self.snapshot.pods if not pod.terminating)
+        current = (pod for pod in staying if pod.revision == self.snapshot.revision)
+        found = [pod.trouble for pod in current if pod.trouble]
         return min(found, key=lambda trouble: not trouble.stalls, default=None)
 
 

@@ -124,6 +124,17 @@ def test_a_cause_that_stays_stalls_it_with_its_message() -> None:
     assert condition(made, ConditionType.RECONCILING) is None
 
 
+def test_a_cause_of_pods_that_are_about_to_be_replaced_is_told_no_more() -> None:
+    failed = Pod("a", "old", trouble=CRASH)
+    made = status(snapshot(decode_of(1, "new", failed, Pod("b", "new"))))
+    assert said(made, ConditionType.DECODE_READY) == ("False", "RollingOut")
+    assert condition(made, ConditionType.STALLED) is None
+    made = status(snapshot(decode_of(1, "new", failed, Pod("b", "new", trouble=NO_ROOM))))
+    assert said(made, ConditionType.DECODE_READY) == ("False", "Unschedulable")
+    made = status(snapshot(decode_of(1, "old", failed)))
+    assert said(made, ConditionType.DECODE_READY) == ("False", CRASH.reason), "nothing replaces it"
+
+
 def test_a_cause_that_may_pass_is_told_but_does_not_stall() -> None:
     made = status(snapshot(decode_of(1, "new", Pod("a", "new", trouble=NO_ROOM))))
     assert said(made, ConditionType.DECODE_READY) == ("False", "Unschedulable")

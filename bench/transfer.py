@@ -5,7 +5,8 @@
 One row of the table is one size and one way. A repetition runs the socket and then each transport,
 so all see the same machine, and a ratio compares neighbours. The socket receives into memory that
 is there already and checks nothing. A transport's time is all that a stage waits for: asking for
-the lease, the transfer, the checksum, and having the tensor.
+the lease, the transfer, the checksum, and having the tensor. ``bare grpc`` is the most that
+Python's gRPC gives: one chunk again and again on such a connection, thrown away on arrival.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import socket
 import statistics
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Final
@@ -28,10 +29,14 @@ from triptych_contract.config import MIB, Transfer
 from triptych_contract.v1.common_pb2 import Handle as HandleMessage
 from triptych_worker.domain import HandleKind
 from triptych_worker.serving import incoming, outgoing
+from triptych_worker.transfer.peers import PeerChannels
 from triptych_worker.transfer.service import TransferService
 
 LEASE: Final = "/bench.Bench/Lease"
+CEILING: Final = "/bench.Bench/Stream"
+CHUNK: Final = bytes(MIB)
 FINGERPRINT: Final = "f" * 64
+SECONDS: Final = 60.0
 
 LeaseCall = grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
 Fetch = Callable[[int], Awaitable[None]]
@@ -84,8 +89,9 @@ async def _hold(pipe: Connection, transport: str, sizes: list[int]) -> None:
         return outgoing.handle(found).SerializeToString()
 
     method: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(lease)
-    service_name, _, method_name = LEASE[1:].partition("/")
-    handlers = grpc.method_handlers_generic_handler(service_name, {method_name: method})
+    stream: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_stream_rpc_method_handler(_bare_chunks)
+    methods = {LEASE.rpartition("/")[2]: method, CEILING.rpartition("/")[2]: stream}
+    handlers = grpc.method_handlers_generic_handler(LEASE[1:].partition("/")[0], methods)
     server.add_generic_rpc_handlers((handlers,))
     service.add_to(server)
     await server.start()
@@ -97,6 +103,11 @@ async def _hold(pipe: Connection, transport: str, sizes: list[int]) -> None:
     await asyncio.to_thread(pipe.recv)  # until the other side is done
     await service.stop()
     await server.stop(None)
+
+
+async def _bare_chunks(request: bytes, _: object) -> AsyncIterator[bytes]:
+    for _ in range(int.from_bytes(request, "big") // MIB):
+        yield CHUNK
 
 
 def _send_raw(listener: socket.socket, content: memoryview) -> None:
@@ -119,6 +130,25 @@ class RawSocket:
         position = 0
         while position < size:
             position += self._socket.recv_into(self._into[position:size])
+
+
+class BareGrpc:
+    """The ceiling of what comes by gRPC: no lease, no copy of ours, no checksum."""
+
+    def __init__(self, address: str) -> None:
+        self._peers = PeerChannels()
+        self._address = address
+
+    async def fetch(self, size: int) -> None:
+        """Receives ``size`` bytes, on a thread as transports do."""
+        await asyncio.to_thread(self._receive, size)
+
+    def _receive(self, size: int) -> None:
+        with self._peers.channel(self._address) as channel:
+            call: grpc.UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(CEILING)
+            received = sum(len(chunk) for chunk in call(size.to_bytes(8, "big"), timeout=SECONDS))
+        if received != size:
+            raise RuntimeError(f"{received} bytes came, not {size}")
 
 
 class Leased:
@@ -185,6 +215,8 @@ async def run(transports: list[str], sizes: list[int], repeats: int) -> None:
             for name in transports
         }
         ways: dict[str, Fetch] = {"socket": RawSocket(raw_port, max(sizes)).fetch}
+        if "grpc" in transports:
+            ways["bare grpc"] = BareGrpc(f"127.0.0.1:{port}").fetch
         ways |= {name: Leased(channel, each).fetch for name, each in services.items()}
         print("| size | way | ms | GB/s | x socket, median | min | max |")
         print("|---|---|---|---|---|---|---|")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -11,7 +12,16 @@ import torch
 from memory_tensors import MemoryTensors
 from references import FINGERPRINT, Picture
 from triptych_contract.names import Stage
-from triptych_worker.domain import DecodeInput, GenerateInput, Handle, HandleKind, TokenEvent
+from triptych_worker.domain import (
+    DecodeInput,
+    GenerateInput,
+    Handle,
+    HandleKind,
+    Load,
+    Prompt,
+    Sampling,
+    TokenEvent,
+)
 from triptych_worker.language.engine import Engine
 from triptych_worker.language.model import LanguageModel
 from triptych_worker.language.pool import KvPool
@@ -107,8 +117,26 @@ async def language_stages(
             cache,
             observed,
         )
-        assert await engine.wait_idle(10.0)
-        load = engine.load()
-        assert (load.running, load.waiting, load.kv_tokens_used) == (0, 0, 0)
+        async with asyncio.timeout(10):
+            while engine.load() != Load():  # noqa: ASYNC110 - the engine tells nobody
+                await asyncio.sleep(0.001)
     finally:
         engine.stop()
+
+
+def text(length: int, **sampling: object) -> GenerateInput:
+    """A request without pictures."""
+    token_ids = tuple(10 + index % 200 for index in range(length))
+    return GenerateInput("test", "", Prompt(token_ids), Sampling(**sampling))  # type: ignore[arg-type] # by name
+
+
+async def until_running(stages: Stages) -> None:
+    """Until a sequence has its range."""
+    async with asyncio.timeout(10):
+        while not stages.engine.load().running:  # noqa: ASYNC110 - the engine tells nobody
+            await asyncio.sleep(0.001)
+
+
+def ids(events: list[TokenEvent]) -> list[int]:
+    """Token ids of an answer."""
+    return [event.token_id for event in events]

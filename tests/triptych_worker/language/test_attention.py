@@ -3,7 +3,7 @@
 import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
-from triptych_worker.language.attention import AttentionPlan, Segment
+from triptych_worker.language.attention import AttentionPlan, Segment, single_tokens
 from triptych_worker.language.layout import KvLayout
 from triptych_worker.language.pool import KvPool
 
@@ -45,12 +45,14 @@ def test_chunks_of_packed_sequences_attend_like_each_sequence_alone(
         segments = [Segment(starts[i], past[i], chunks[i][step]) for i in taking]
         ranges = [slice(segment.past, segment.past + segment.length) for segment in segments]
         packed = [
-            torch.cat([of[i][:, r] for i, r in zip(taking, ranges, strict=True)], dim=1)[None]
+            torch.cat([of[i][:, r] for i, r in zip(taking, ranges, strict=True)], dim=1)
+            .transpose(0, 1)
+            .contiguous()
             for of in (queries, keys, values)
         ]
         plan = AttentionPlan(segments, pool)
-        plan.write(1, packed[1], packed[2])
-        rows = plan.attend(1, packed[0], SCALING)[0].split([each.length for each in segments])
+        plan.write(1, torch.cat(packed[1:], dim=1))
+        rows = plan.attend(1, packed[0], SCALING).split([each.length for each in segments])
         for index, row, segment in zip(taking, rows, segments, strict=True):
             outputs[index].append(row)
             past[index] += segment.length
@@ -58,3 +60,15 @@ def test_chunks_of_packed_sequences_attend_like_each_sequence_alone(
         expected = plain(queries[index], keys[index], values[index])
         torch.testing.assert_close(torch.cat(parts), expected)
     assert pool.tensor[0].isnan().all(), "another layer was written"
+
+
+def test_rows_become_segments_of_one_token() -> None:
+    segments = [Segment(100, 4, 3), Segment(7, 0, 1), Segment(50, 2, 4)]
+    assert list(single_tokens(segments, [])) == []
+    assert list(single_tokens(segments, [2, 3, 4, 7])) == [
+        Segment(100, 6, 1),
+        Segment(7, 0, 1),
+        Segment(50, 2, 1),
+        Segment(50, 5, 1),
+    ]
+    assert next(iter(single_tokens(segments, range(8)))) == Segment(100, 4, 1)

@@ -36,7 +36,7 @@ def test_prompts_and_answers_are_packed_one_after_another() -> None:
     assert batch.token_ids.tolist() == [66, 202, 203, 204, 205]
     assert batch.positions.tolist() == [[4, 2, 3, 4, 5]] * 3
     assert batch.segments == (Segment(1000, 6, 1), Segment(2000, 2, 4))
-    assert batch.logit_rows.tolist() == [0]
+    assert batch.logit_rows == (0,)
     assert batch.visual is None
 
 

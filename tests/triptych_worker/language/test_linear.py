@@ -1,42 +1,61 @@
 import pytest
 import torch
-from torch.nn.functional import linear
-from triptych_worker.language.linear import PackedLinear, missing_rows, pack_linears, product
+from torch.nn.functional import linear, silu
+from triptych_worker.language.linear import (
+    PackedProjection,
+    PlainProjection,
+    filled,
+    filled_up,
+    joined,
+    projection,
+)
 
 pytestmark = pytest.mark.torch
 
 WEIGHT = torch.randn(40, 24, generator=torch.Generator().manual_seed(1))
+BIAS = torch.randn(40, generator=torch.Generator().manual_seed(2))
 
 
+@pytest.mark.parametrize("bias", [None, BIAS], ids=["no bias", "bias"])
+@pytest.mark.parametrize("kind", [PackedProjection, PlainProjection])
 @pytest.mark.parametrize("rows", [1, 3, 4, 8, 33])
-def test_a_packed_product_is_the_plain_one(rows: int) -> None:
+def test_a_projection_is_the_product_with_what_follows_it(
+    rows: int, kind: type[PackedProjection | PlainProjection], bias: torch.Tensor | None
+) -> None:
     inputs = torch.randn(rows, 24, generator=torch.Generator().manual_seed(rows))
+    other = torch.randn(rows, 40, generator=torch.Generator().manual_seed(rows + 1))
+    kept = other.clone()
+    expected = linear(inputs, WEIGHT, bias)
+    made = kind(WEIGHT, bias)
     with torch.inference_mode():
-        torch.testing.assert_close(product(WEIGHT)(inputs), linear(inputs, WEIGHT))
+        torch.testing.assert_close(made(inputs), expected)
+        torch.testing.assert_close(made.silu(inputs), silu(expected))
+        torch.testing.assert_close(made.times(inputs, other), expected * other)
+        torch.testing.assert_close(made.plus(inputs, other), expected + other)
+    assert torch.equal(other, kept)
 
 
-def test_layers_are_replaced_wherever_they_are_and_keep_their_bias() -> None:
-    inner = torch.nn.Sequential(torch.nn.Linear(24, 40), torch.nn.ReLU())
-    model = torch.nn.Sequential(inner, torch.nn.Linear(40, 8, bias=False)).requires_grad_(
-        requires_grad=False
-    )
-    inputs = torch.randn(2, 5, 24)
-    expected = model(inputs)
-    pack_linears(model)
-    assert isinstance(inner[0], PackedLinear)
-    assert isinstance(model[1], PackedLinear)
-    assert [tuple(parameter.shape) for parameter in model.parameters()] == [(40,)]
+def test_float32_on_a_cpu_is_packed_and_nothing_else() -> None:
+    assert isinstance(projection(WEIGHT), PackedProjection)
+    assert isinstance(projection(WEIGHT.bfloat16()), PlainProjection)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_joined_layers_give_their_outputs_side_by_side(*, bias: bool) -> None:
+    layers = [torch.nn.Linear(24, size, bias=bias) for size in (8, 4, 12)]
+    inputs = torch.randn(5, 24)
     with torch.inference_mode():
-        torch.testing.assert_close(model(inputs), expected)
+        expected = torch.cat([layer(inputs) for layer in layers], dim=1)
+        torch.testing.assert_close(joined(*layers)(inputs), expected)
 
 
-def test_other_types_than_float32_stay_as_they_are() -> None:
-    model = torch.nn.Sequential(torch.nn.Linear(24, 40, dtype=torch.bfloat16))
-    pack_linears(model)
-    assert isinstance(model[0], torch.nn.Linear)
-    assert missing_rows(WEIGHT.bfloat16(), 1) == 0
+@pytest.mark.parametrize(("rows", "total"), [(1, 4), (3, 4), (4, 4), (9, 9)])
+def test_few_rows_are_filled_up(rows: int, total: int) -> None:
+    inputs = torch.ones(rows, 24)
+    assert filled(inputs)[:, 0].tolist() == [1] * rows + [0] * (total - rows)
+    assert filled_up(range(7, 7 + rows), WEIGHT) == [*range(7, 7 + rows), *[7] * (total - rows)]
 
 
-@pytest.mark.parametrize(("rows", "missing"), [(1, 3), (3, 1), (4, 0), (9, 0)])
-def test_few_rows_are_filled_up(rows: int, missing: int) -> None:
-    assert missing_rows(WEIGHT, rows) == missing
+def test_rows_that_no_packed_product_takes_are_not_filled_up() -> None:
+    assert len(filled(torch.ones(1, 24, dtype=torch.bfloat16))) == 1
+    assert filled_up([3], WEIGHT.bfloat16()) == [3]

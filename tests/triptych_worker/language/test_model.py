@@ -1,5 +1,5 @@
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from shutil import copytree
 
@@ -49,7 +49,7 @@ def test_logits_of_packed_chunks_are_those_of_the_whole_model(
     def run(first: int, end: int) -> torch.Tensor:
         positions = torch.arange(first, end).expand(model.adapter.axes, -1)
         segments = [Segment(30, first, end - first)]
-        rows = torch.arange(end - first)
+        rows = range(end - first)
         return model.forward(
             PackedBatch(token_ids[first:end], positions, None, segments, rows), pool
         )
@@ -69,15 +69,30 @@ def test_a_model_says_its_layout_bounds_and_ends(
     assert model.row_width == (192 if family == "qwen3_vl" else 64)
 
 
-def test_no_vision_weights_are_loaded(tiny_folder: Callable[[str], Path]) -> None:
-    model = load(tiny_folder("qwen2_5_vl"))
-    names = {name for name, _ in model._text.named_children()}
-    assert names == {"embed_tokens", "layers", "norm", "rotary_emb"}
+@pytest.mark.parametrize("family", FAMILIES)
+def test_logits_are_made_for_the_rows_that_are_asked_for(
+    tiny_folder: Callable[[str], Path], family: str
+) -> None:
+    model = load(tiny_folder(family))
+    token_ids = torch.arange(10, 22)
+    positions = torch.arange(6).repeat(2).expand(model.adapter.axes, -1)
+    segments = [Segment(5, 0, 6), Segment(40, 0, 6)]
+
+    def run(rows: Sequence[int]) -> torch.Tensor:
+        pool = KvPool(model.layout, 64, model.device)
+        return model.forward(PackedBatch(token_ids, positions, None, segments, rows), pool)
+
+    every = run(range(12))
+    for rows in ([], [5], [5, 11], [0, 3, 7, 8, 10]):
+        torch.testing.assert_close(run(rows), every[list(rows)], rtol=1e-5, atol=1e-5)
 
 
 def test_weights_come_in_the_dtype_asked_for(tiny_folder: Callable[[str], Path]) -> None:
     model = load(tiny_folder("qwen2_5_vl"), torch.bfloat16)
-    assert {parameter.dtype for parameter in model._text.parameters()} == {torch.bfloat16}
+    batch = PackedBatch(
+        torch.arange(3), torch.arange(3).expand(3, -1), None, [Segment(0, 0, 3)], [2]
+    )
+    assert model.forward(batch, KvPool(model.layout, 8, model.device)).dtype == torch.bfloat16
     assert model.layout.dtype == torch.bfloat16
     assert model.weights_digest == load(tiny_folder("qwen2_5_vl")).weights_digest
 

@@ -1,22 +1,18 @@
 """Attention over packed tokens of many sequences, reading and writing the KV pool.
 
-Registered with transformers as ``triptych``, so that the text models of all families run on it: a
-forward pass gets [1, T] tokens and this module's plan, which says whose they are.
+A forward pass gets T tokens and this module's plan, which says whose they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from triptych_worker.language.pool import KvPool
-
-IMPLEMENTATION: Final = "triptych"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,54 +24,77 @@ class Segment:
     length: int
 
 
+def single_tokens(segments: Iterable[Segment], rows: Iterable[int]) -> Iterator[Segment]:
+    """Ascending ``rows`` of the packed tokens, each as a segment of one token."""
+    wanted = iter(rows)
+    row = next(wanted, None)
+    first = 0
+    for segment in segments:
+        while row is not None and row < first + segment.length:
+            yield Segment(segment.kv_start, segment.past + row - first, 1)
+            row = next(wanted, None)
+        first += segment.length
+
+
 @dataclass(frozen=True, slots=True)
 class _Attended:
     """One segment with all that does not depend on the layer."""
 
-    length: int
     kv: Sequence[torch.Tensor]  # keys of layer i at 2 i, values after; each [1, kv_heads, L, D]
     mask: torch.Tensor | None  # [length, L] to add, for a chunk with a past
+
+    def of(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values."""
+        return self.kv[2 * layer], self.kv[2 * layer + 1]
 
 
 class AttentionPlan:
     """Where the new keys and values of a batch go, and what each of its tokens may see."""
 
     def __init__(self, segments: Sequence[Segment], pool: KvPool) -> None:
-        device = pool.tensor.device
-        self._layers = pool.tensor
-        self._slots = torch.tensor(list(_slots(segments)), device=device)
-        self._length = len(self._slots)
+        self._pool = pool.tensor
+        self._slots = _slots(segments, pool.tensor.device)
         self._attended = tuple(_attended(segment, pool) for segment in segments)
+        self._lengths = [segment.length for segment in segments]
+        self._length = sum(self._lengths)
 
-    def write(self, layer: int, key: torch.Tensor, value: torch.Tensor) -> None:
-        """Puts keys and values [1, kv_heads, T, D] of ``layer`` into the pool.
+    def write(self, layer: int, kv: torch.Tensor) -> None:
+        """Puts keys and values of ``layer`` into the pool.
 
-        Tokens beyond those of the segments are filling, which nobody sees.
+        Args:
+            layer: its number.
+            kv: [T, 2 * kv_heads, D], keys before values; tokens beyond those of the segments are
+                filling, which nobody sees.
         """
-        for kind, new in enumerate((key, value)):
-            self._layers[layer, kind].index_copy_(1, self._slots, new[0, :, : self._length])
+        place = self._pool[layer]
+        tokens = kv[: self._length].view(self._length, 2, -1, kv.shape[-1]).permute(1, 2, 0, 3)
+        if isinstance(self._slots, slice):
+            place[:, :, self._slots] = tokens
+        else:
+            place.index_copy_(2, self._slots, tokens)
 
     def attend(self, layer: int, query: torch.Tensor, scaling: float) -> torch.Tensor:
-        """Attention output [1, T, heads * D] for ``query`` [1, heads, T, D]."""
-        outputs = []
-        row = 0
-        rows = query[0].transpose(0, 1)
-        for segment in self._attended:
-            keys, values = segment.kv[2 * layer], segment.kv[2 * layer + 1]
-            taken = rows[row : row + segment.length]
-            attend = _one_token if segment.length == 1 else _many_tokens
-            outputs.append(attend(taken, keys, values, segment.mask, scaling))
-            row += segment.length
-        filling = query.shape[2] - self._length
+        """Attention output [T, heads * D] for ``query`` [T, heads, D]."""
+        filling = len(query) - self._length
+        *parts, rest = torch.split(query, [*self._lengths, filling])
+        outputs = [
+            _ATTEND[part.shape[0] == 1](part, attended, layer, scaling)
+            for part, attended in zip(parts, self._attended, strict=True)
+        ]
         if filling:
-            outputs.append(query.new_zeros(filling, query.shape[1] * query.shape[3]))
-        return (outputs[0] if len(outputs) == 1 else torch.cat(outputs)).unsqueeze(0)
+            outputs.append(torch.zeros_like(rest).flatten(1))
+        return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
 
-def _slots(segments: Sequence[Segment]) -> Iterator[int]:
-    for segment in segments:
-        first = segment.kv_start + segment.past
-        yield from range(first, first + segment.length)
+def _slots(segments: Sequence[Segment], device: torch.device) -> slice | torch.Tensor:
+    """Places of the pool: a slice when there is one segment, which is copied faster."""
+    ranges = [
+        range(segment.kv_start + segment.past, segment.kv_start + segment.past + segment.length)
+        for segment in segments
+    ]
+    if len(ranges) == 1:
+        return slice(ranges[0].start, ranges[0].stop)
+    return torch.tensor([place for each in ranges for place in each], device=device)
 
 
 def _attended(segment: Segment, pool: KvPool) -> _Attended:
@@ -89,59 +108,33 @@ def _attended(segment: Segment, pool: KvPool) -> _Attended:
         blocked = torch.ones(segment.length, total, dtype=torch.bool, device=view.device)
         mask = torch.zeros(segment.length, total, dtype=view.dtype, device=view.device)
         mask.masked_fill_(blocked.triu(segment.past + 1), float("-inf"))
-    return _Attended(segment.length, kv, mask)
+    return _Attended(kv, mask)
 
 
 def _one_token(
-    query: torch.Tensor,
-    keys: torch.Tensor,
-    values: torch.Tensor,
-    mask: torch.Tensor | None,
-    scaling: float,
+    query: torch.Tensor, attended: _Attended, layer: int, scaling: float
 ) -> torch.Tensor:
     """One token sees everything: heads that share keys become the queries of one head."""
-    del mask
+    keys, values = attended.of(layer)
     grouped = query.reshape(1, keys.shape[1], -1, keys.shape[3])
     output = scaled_dot_product_attention(grouped, keys, values, scale=scaling)
     return output.reshape(1, -1)
 
 
 def _many_tokens(
-    query: torch.Tensor,
-    keys: torch.Tensor,
-    values: torch.Tensor,
-    mask: torch.Tensor | None,
-    scaling: float,
+    query: torch.Tensor, attended: _Attended, layer: int, scaling: float
 ) -> torch.Tensor:
+    keys, values = attended.of(layer)
     output = scaled_dot_product_attention(
         query.transpose(0, 1).unsqueeze(0),
         keys,
         values,
-        attn_mask=mask,
-        is_causal=mask is None,
+        attn_mask=attended.mask,
+        is_causal=attended.mask is None,
         scale=scaling,
         enable_gqa=query.shape[1] != keys.shape[1],
     )
     return output[0].transpose(0, 1).flatten(1)
 
 
-def _packed_attention(
-    module: torch.nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
-    *,
-    scaling: float,
-    plan: AttentionPlan,
-    **_: object,
-) -> tuple[torch.Tensor, None]:
-    del attention_mask
-    layer = module.layer_idx
-    if not isinstance(layer, int):
-        raise TypeError("attention module has no layer number")
-    plan.write(layer, key, value)
-    return plan.attend(layer, query, scaling), None
-
-
-ALL_ATTENTION_FUNCTIONS.register(IMPLEMENTATION, _packed_attention)
+_ATTEND: Final = {True: _one_token, False: _many_tokens}

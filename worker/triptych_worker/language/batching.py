@@ -24,7 +24,7 @@ def pack(
         positions=_joined([part.positions(c.start, c.length) for part, c in parts]).to(device),
         visual=_visual(parts, device),
         segments=tuple(Segment(part.kv_start, c.start, c.length) for part, c in parts),
-        logit_rows=torch.tensor(list(_sampling_rows(chunks)), device=device, dtype=torch.long),
+        logit_rows=tuple(_sampling_rows(chunks)),
     )
 
 

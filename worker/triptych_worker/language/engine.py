@@ -11,13 +11,13 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from collections.abc import Sequence as Items
-from functools import partial
 from typing import Final
 
 from triptych_contract.errors import InternalError, NonFinite, TriptychError, Unavailable
 
+from triptych_worker.cores import Cores
 from triptych_worker.domain import Load
 from triptych_worker.language.batching import pack
 from triptych_worker.language.model import LanguageModel
@@ -35,19 +35,31 @@ _Messages = list[tuple[int, Message]]
 
 
 class Engine:
-    """Runs sequences of one model. All public methods are called on the event loop."""
+    """Runs sequences of one model. All public methods are called on the event loop.
+
+    Args:
+        model: the language model; only this engine's thread calls it.
+        vocabulary: its tokenizer's side that answers need.
+        pool: the keys and values of all sequences.
+        limits: bounds.
+        cores: shared with what else computes in this process.
+    """
 
     def __init__(
-        self, model: LanguageModel, vocabulary: Vocabulary, pool: KvPool, limits: Limits
+        self,
+        model: LanguageModel,
+        vocabulary: Vocabulary,
+        pool: KvPool,
+        limits: Limits,
+        cores: Cores | None = None,
     ) -> None:
+        self._cores = cores or Cores()
         self.model = model
         self.vocabulary = vocabulary
         self.pool = pool
         self.limits = limits
         self._numbers = itertools.count()
         self._tickets: dict[int, Ticket] = {}
-        self._idle = asyncio.Event()
-        self._idle.set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="language-engine", daemon=True)
         # What follows is guarded by the condition's lock.
@@ -73,13 +85,12 @@ class Engine:
         """
         with self._wake:
             if not self._admitting:
-                raise Unavailable("this worker is draining; use another one")
+                raise Unavailable("this worker has stopped; use another one")
             number = next(self._numbers)
             self._scheduler.open(number, task.demand, self._retry_after())
             self._sequences[number] = Sequence(number, task)
         ticket = Ticket(number, time.perf_counter())
         self._tickets[number] = ticket
-        self._idle.clear()
         return ticket
 
     def queue(self, ticket: Ticket, placed: Items[Placed] = ()) -> None:
@@ -107,26 +118,11 @@ class Engine:
             else:
                 self._remove(ticket.number)
             self._wake.notify()
-        self._note_idle()
 
     def load(self) -> Load:
         """What there is to do."""
         with self._wake:
             return self._scheduler.load()
-
-    def stop_admitting(self) -> None:
-        """From now on ``open`` refuses; what is open goes on."""
-        with self._wake:
-            self._admitting = False
-
-    async def wait_idle(self, seconds: float) -> bool:
-        """Waits until every sequence is closed; whether that came within ``seconds``."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._idle.wait()
-        except TimeoutError:
-            return False
-        return True
 
     def stop(self) -> None:
         """Ends the thread after the step under way; what is still open gets Unavailable."""
@@ -165,6 +161,15 @@ class Engine:
                     self._wake.wait()
                     continue
             self._post(messages)
+            if chunks:
+                self._take_turn(chunks)
+
+    def _take_turn(self, chunks: Items[Chunk]) -> None:
+        with self._cores.turn() as waited:
+            if waited:  # what came meanwhile joins the step
+                with self._wake:
+                    chunks, messages = self._next_step()
+                self._post(messages)
             if chunks:
                 self._post(self._step(chunks))
 
@@ -241,7 +246,6 @@ class Engine:
         self._scheduler.remove(number)
         if not self._sequences:
             self._scheduler.check_integrity()
-            self._call(self._note_idle)
 
     def _retry_after(self) -> float:
         least, most = _RETRY_SECONDS
@@ -250,18 +254,8 @@ class Engine:
         )
 
     def _post(self, messages: _Messages) -> None:
-        if messages:
-            self._call(partial(self._deliver, messages))
-
-    def _call(self, function: Callable[[], None]) -> None:
-        """Calls on the event loop, from any thread."""
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(function)
-
-    def _note_idle(self) -> None:
-        """Idle is when nothing is open and the thread has let go of what was."""
-        if not self._tickets and not self._sequences:
-            self._idle.set()
+        if messages and self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._deliver, messages)
 
     def _deliver(self, messages: Iterable[tuple[int, Message | TriptychError]]) -> None:
         for number, message in messages:

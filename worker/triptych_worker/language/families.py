@@ -1,4 +1,4 @@
-"""What differs between the text models of the families: positions and arguments of a forward."""
+"""What differs between the text models of the families."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Visual:
 
 
 class TextAdapter(Protocol):
-    """One family's way to run its text model over packed tokens."""
+    """What one family's text model is given beside tokens."""
 
     @property
     def axes(self) -> int:
@@ -46,10 +46,6 @@ class TextAdapter(Protocol):
         """
         ...
 
-    def arguments(self, positions: torch.Tensor, visual: Visual | None) -> dict[str, object]:
-        """Keyword arguments of the text model for ``positions`` [axes, T]."""
-        ...
-
 
 @dataclass(frozen=True, slots=True)
 class PlainAdapter:
@@ -62,55 +58,19 @@ class PlainAdapter:
         """See TextAdapter."""
         return text_positions(len(prompt.token_ids)), 0
 
-    def arguments(self, positions: torch.Tensor, visual: Visual | None) -> dict[str, object]:
-        """See TextAdapter."""
-        del visual
-        return {"position_ids": positions}
-
 
 @dataclass(frozen=True, slots=True)
 class MropeAdapter:
-    """Qwen2-VL and Qwen2.5-VL: positions in time, height and width."""
+    """Qwen: positions in time, height and width. Qwen3-VL also has ``levels`` of deepstack:
+    features of inner vision layers, added after the first text layers."""
 
     merge: int
-    axes: int = 3
     levels: int = 0
-
-    def positions(self, prompt: Prompt) -> tuple[torch.Tensor, int]:
-        """See TextAdapter."""
-        return mrope_positions(len(prompt.token_ids), prompt.media, self.merge)
-
-    def arguments(self, positions: torch.Tensor, visual: Visual | None) -> dict[str, object]:
-        """See TextAdapter."""
-        del visual
-        # A mapping is taken as masks already made; ours are in the attention plan.
-        return {
-            "position_ids": positions.unsqueeze(1),
-            "attention_mask": {"full_attention": None},
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class DeepstackAdapter:
-    """Qwen3-VL: also features of inner vision layers, added after the first text layers."""
-
-    merge: int
-    levels: int
     axes: int = 3
 
     def positions(self, prompt: Prompt) -> tuple[torch.Tensor, int]:
         """See TextAdapter."""
         return mrope_positions(len(prompt.token_ids), prompt.media, self.merge)
-
-    def arguments(self, positions: torch.Tensor, visual: Visual | None) -> dict[str, object]:
-        """See TextAdapter."""
-        arguments: dict[str, object] = {"position_ids": positions.unsqueeze(1)}
-        if visual is not None:
-            mask = torch.zeros(positions.shape[1], dtype=torch.bool, device=positions.device)
-            mask[visual.index] = True
-            arguments["visual_pos_masks"] = mask.unsqueeze(0)
-            arguments["deepstack_visual_embeds"] = visual.rows.chunk(1 + self.levels, dim=1)[1:]
-        return arguments
 
 
 def adapter_of(family: Family, config: Any) -> TextAdapter:
@@ -121,7 +81,7 @@ def adapter_of(family: Family, config: Any) -> TextAdapter:
 _ADAPTERS: Final[Mapping[Family, Callable[[Any], TextAdapter]]] = {
     Family.QWEN2_VL: lambda config: MropeAdapter(config.vision_config.spatial_merge_size),
     Family.QWEN2_5_VL: lambda config: MropeAdapter(config.vision_config.spatial_merge_size),
-    Family.QWEN3_VL: lambda config: DeepstackAdapter(
+    Family.QWEN3_VL: lambda config: MropeAdapter(
         config.vision_config.spatial_merge_size,
         len(config.vision_config.deepstack_visual_indexes),
     ),

@@ -1,40 +1,101 @@
-"""Matrix products with weights laid out beforehand, for CPUs.
+"""Matrix products with what follows them done in the same pass over memory.
 
-A decode step multiplies a few rows with every weight, and PyTorch's own product reads a row-major
-weight badly then: with 8 rows the layout of oneDNN takes two thirds of the time, for a vocabulary's
-projection half of it; with one row they are level. Sums are taken in another order, so results
-differ within float32 rounding.
+On a CPU in float32 the weight is laid out beforehand as oneDNN's kernels read it: with 8 rows that
+takes two thirds of the time of PyTorch's own product, for a vocabulary's projection half of it.
+Sums are taken in another order, so results differ within float32 rounding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 import torch
-from torch.nn.functional import linear, pad
+from torch.nn.functional import linear, pad, silu
 
 # Rows that the layout is made for; measured best over 1 to 300 of them.
 _ROWS: Final = 8
 # Four rows take no longer than one, two or three: fewer are filled up with zeros.
 _LEAST_ROWS: Final = 4
 
-Product = Callable[[torch.Tensor], torch.Tensor]
+
+class Projection(Protocol):
+    """A linear layer, [n, in] -> [n, out]."""
+
+    def __call__(self, rows: torch.Tensor) -> torch.Tensor:
+        """The product."""
+        ...
+
+    def silu(self, rows: torch.Tensor) -> torch.Tensor:
+        """The product, then SiLU."""
+        ...
+
+    def times(self, rows: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+        """The product times ``factor`` [n, out]."""
+        ...
+
+    def plus(self, rows: torch.Tensor, addend: torch.Tensor) -> torch.Tensor:
+        """The product plus ``addend`` [n, out]."""
+        ...
 
 
-class PackedLinear(torch.nn.Module):
-    """Stands where a ``torch.nn.Linear`` stood, and keeps only the packed weight."""
+class PlainProjection:
+    """By PyTorch's own kernels, on any device and type."""
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
-        super().__init__()
+        self._weight = weight
+        self._bias = bias
+
+    def __call__(self, rows: torch.Tensor) -> torch.Tensor:
+        """See Projection."""
+        return linear(rows, self._weight, self._bias)
+
+    def silu(self, rows: torch.Tensor) -> torch.Tensor:
+        """See Projection."""
+        return silu(self(rows))
+
+    def times(self, rows: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+        """See Projection."""
+        return self(rows) * factor
+
+    def plus(self, rows: torch.Tensor, addend: torch.Tensor) -> torch.Tensor:
+        """See Projection."""
+        return addend + self(rows)
+
+
+class PackedProjection:
+    """By oneDNN; keeps only the packed weight."""
+
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
         # Not a parameter: an opaque tensor that can be neither moved nor saved.
         self._packed = torch.ops.mkldnn._reorder_linear_weight(weight, _ROWS)
         self._bias = bias
 
-    def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        """The product for ``rows`` [..., in], [..., out]."""
+    def __call__(self, rows: torch.Tensor) -> torch.Tensor:
+        """See Projection."""
+        return self._unary(rows, "none")
+
+    def silu(self, rows: torch.Tensor) -> torch.Tensor:
+        """See Projection."""
+        return self._unary(rows, "swish")
+
+    def times(self, rows: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+        """See Projection."""
+        return self._binary(rows, factor, "mul")
+
+    def plus(self, rows: torch.Tensor, addend: torch.Tensor) -> torch.Tensor:
+        """See Projection."""
+        return self._binary(rows, addend, "add")
+
+    def _unary(self, rows: torch.Tensor, after: str) -> torch.Tensor:
         output: torch.Tensor = torch.ops.mkldnn._linear_pointwise(
-            rows, self._packed, self._bias, "none", [], ""
+            rows, self._packed, self._bias, after, [], ""
+        )
+        return output
+
+    def _binary(self, rows: torch.Tensor, other: torch.Tensor, after: str) -> torch.Tensor:
+        output: torch.Tensor = torch.ops.mkldnn._linear_pointwise.binary(
+            rows, other, self._packed, self._bias, after
         )
         return output
 
@@ -48,23 +109,25 @@ def packs(weight: torch.Tensor) -> bool:
     )
 
 
-def pack_linears(module: torch.nn.Module) -> None:
-    """Replaces every linear layer inside ``module`` whose weight packs."""
-    for name, child in module.named_children():
-        if isinstance(child, torch.nn.Linear) and packs(child.weight):
-            setattr(module, name, PackedLinear(child.weight, child.bias))
-        else:
-            pack_linears(child)
-
-
-def product(weight: torch.Tensor) -> Product:
+def projection(weight: torch.Tensor, bias: torch.Tensor | None = None) -> Projection:
     """The product with ``weight`` [out, in], packed if that pays."""
-    if not packs(weight):
-        return lambda rows: linear(rows, weight)
-    packed = PackedLinear(weight, None)
-    return lambda rows: packed(pad(rows, (0, 0, 0, missing_rows(weight, len(rows)))))[: len(rows)]
+    return (PackedProjection if packs(weight) else PlainProjection)(weight, bias)
 
 
-def missing_rows(weight: torch.Tensor, rows: int) -> int:
-    """How many rows of zeros to add to ``rows``, for a model with weights like this one."""
-    return max(0, _LEAST_ROWS - rows) if packs(weight) else 0
+def joined(*layers: torch.nn.Linear) -> Projection:
+    """Layers with the same input as one; their outputs lie side by side."""
+    weights: list[torch.Tensor] = [layer.weight for layer in layers]
+    biases = [layer.bias for layer in layers]
+    return projection(torch.cat(weights), None if biases[0] is None else torch.cat(biases))
+
+
+def filled(rows: torch.Tensor) -> torch.Tensor:
+    """``rows`` [n, width], with zeros below where so few rows are not worth it."""
+    missing = _LEAST_ROWS - len(rows)
+    return pad(rows, (0, 0, 0, missing)) if missing > 0 and packs(rows) else rows
+
+
+def filled_up(index: Sequence[int], weight: torch.Tensor) -> list[int]:
+    """Indices of rows, with the first row's repeated up to as many as ``filled`` would make."""
+    missing = _LEAST_ROWS - len(index) if packs(weight) else 0
+    return [*index, *[index[0]] * missing]

@@ -11,10 +11,11 @@ from torch.nn.functional import embedding, pad
 from transformers import AutoConfig, AutoModel
 from triptych_contract.errors import InvalidModel
 
-from triptych_worker.language.attention import IMPLEMENTATION, AttentionPlan, Segment
+from triptych_worker.language.attention import AttentionPlan, Segment, single_tokens
 from triptych_worker.language.families import TextAdapter, Visual, adapter_of
+from triptych_worker.language.layers import Chosen, Deepstack, TextLayers
 from triptych_worker.language.layout import KvLayout
-from triptych_worker.language.linear import missing_rows, pack_linears, product
+from triptych_worker.language.linear import filled, filled_up, projection
 from triptych_worker.language.pool import KvPool
 from triptych_worker.weights import ModelFolder, load_part, read_json
 
@@ -36,7 +37,7 @@ class PackedBatch:
     positions: torch.Tensor
     visual: Visual | None
     segments: Sequence[Segment]
-    logit_rows: torch.Tensor
+    logit_rows: Sequence[int]
 
 
 class LanguageModel:
@@ -50,9 +51,8 @@ class LanguageModel:
         tensors = {name: tensor.to(device) for name, tensor in weights.tensors.items()}
         self._embedding = _tensor(tensors, _EMBEDDING, folder)
         head = _head(tensors, config, folder)
-        self._text = _text_model(text, tensors, folder, device)
-        pack_linears(self._text)
-        self._head = product(head)
+        self._layers = TextLayers(_text_model(text, tensors, folder, device))
+        self._head = projection(head)
         self.adapter: TextAdapter = adapter_of(folder.family, config)
         self.device = device
         self.dtype = dtype
@@ -69,19 +69,36 @@ class LanguageModel:
 
         The range of each sequence must already hold the keys and values of its past.
         """
-        inputs = embedding(batch.token_ids, self._embedding)
+        hidden = embedding(batch.token_ids, self._embedding)
         if batch.visual is not None:
-            rows = batch.visual.rows[:, : inputs.shape[1]]
-            inputs[batch.visual.index] = rows.to(inputs.dtype)
-        missing = missing_rows(self._embedding, len(inputs))
-        output = self._text(
-            inputs_embeds=pad(inputs, (0, 0, 0, missing)).unsqueeze(0),
-            use_cache=False,
-            plan=AttentionPlan(batch.segments, pool),
-            **self.adapter.arguments(pad(batch.positions, (0, missing)), batch.visual),
+            rows = batch.visual.rows[:, : hidden.shape[1]]
+            hidden[batch.visual.index] = rows.to(hidden.dtype)
+        hidden = filled(hidden)
+        plan = AttentionPlan(batch.segments, pool)
+        ended = self._layers.forward(
+            hidden,
+            pad(batch.positions, (0, len(hidden) - batch.positions.shape[1])),
+            plan,
+            self._chosen(batch, plan, pool),
+            self._deepstack(batch.visual),
         )
-        rows = output.last_hidden_state[0, batch.logit_rows]
-        return self._head(rows) if len(rows) else rows.new_empty(0, self.vocab_size)
+        if ended is None:
+            return hidden.new_empty(0, self.vocab_size)
+        return self._head(ended)[: len(batch.logit_rows)]
+
+    def _chosen(self, batch: PackedBatch, plan: AttentionPlan, pool: KvPool) -> Chosen | None:
+        if not batch.logit_rows:
+            return None
+        segments = list(single_tokens(batch.segments, batch.logit_rows))
+        rows = filled_up(batch.logit_rows, self._embedding)
+        if segments != list(batch.segments):
+            plan = AttentionPlan(segments, pool)
+        return Chosen(torch.tensor(rows, device=self.device), plan)
+
+    def _deepstack(self, visual: Visual | None) -> Deepstack | None:
+        if visual is None or not self.adapter.levels:
+            return None
+        return Deepstack(visual.index, visual.rows.chunk(1 + self.adapter.levels, dim=1)[1:])
 
 
 def _config(folder: ModelFolder) -> Any:
@@ -132,7 +149,7 @@ def _text_model(
 ) -> torch.nn.Module:
     """The text model around ``tensors``; nothing is initialised only to be overwritten."""
     with torch.device("meta"):
-        model = AutoModel.from_config(text, attn_implementation=IMPLEMENTATION)
+        model = AutoModel.from_config(text, attn_implementation="eager")
     try:
         missing, _ = model.load_state_dict(dict(tensors), strict=False, assign=True)
     except RuntimeError as error:

@@ -9,6 +9,7 @@ from triptych_contract.config import WorkerConfig
 from triptych_contract.fingerprints import encoder_fingerprint
 from triptych_contract.names import Tier
 
+from triptych_worker.cores import Cores
 from triptych_worker.domain import Capacity, Load, Observer
 from triptych_worker.language.engine import Engine
 from triptych_worker.language.scheduler import Limits
@@ -47,8 +48,9 @@ class Surroundings:
 
 def compose(models: Models, around: Surroundings) -> LoadedTier:
     """The tier, ready to work. Called on the event loop, and starts the engine's thread."""
-    encoder = _encoder(models.vision, around) if models.vision else None
-    engine = _engine(models.language, around.config) if models.language else None
+    cores = Cores()
+    encoder = _encoder(models.vision, around, cores) if models.vision else None
+    engine = _engine(models.language, around.config, cores) if models.language else None
     embeddings = EmbeddingCache(around.config.language.embedding_cache_bytes)
     generating = Stages()
     if engine is not None and models.language is not None:
@@ -65,17 +67,18 @@ def compose(models: Models, around: Surroundings) -> LoadedTier:
     )
 
 
-def _encoder(vision: Vision, around: Surroundings) -> PictureEncoder:
+def _encoder(vision: Vision, around: Surroundings, cores: Cores) -> PictureEncoder:
     return PictureEncoder(
         vision.model,
         around.transfer.store,
         encoder_fingerprint(vision.identity),
         around.config.encode,
         around.observer,
+        cores=cores,
     )
 
 
-def _engine(language: Language, config: WorkerConfig) -> Engine:
+def _engine(language: Language, config: WorkerConfig, cores: Cores) -> Engine:
     bounds = config.language
     limits = Limits(
         context_tokens=language.model.context_tokens,
@@ -84,7 +87,7 @@ def _engine(language: Language, config: WorkerConfig) -> Engine:
         queue_tokens=bounds.queue_tokens,
         chunk_tokens=bounds.chunk_tokens,
     )
-    engine = Engine(language.model, language.vocabulary, language.pool, limits)
+    engine = Engine(language.model, language.vocabulary, language.pool, limits, cores)
     engine.start()
     return engine
 

@@ -24,6 +24,7 @@ from triptych_contract.errors import (
 )
 from triptych_contract.names import Count, Metric, Stage
 
+from triptych_worker.cores import Cores
 from triptych_worker.domain import (
     Encoded,
     EncodeInput,
@@ -59,6 +60,7 @@ class PictureEncoder:
         fingerprint: of this encoder; requests for another are refused.
         limits: bounds of the queue and of a batch.
         observer: is told durations and counts.
+        cores: shared with what else computes in this process.
         clock: seconds on a monotonic clock.
     """
 
@@ -70,11 +72,12 @@ class PictureEncoder:
         limits: EncodeLimits,
         observer: Observer,
         *,
+        cores: Cores | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._model = model
         self._holder = holder
-        self._work = EncodeWork(model, holder, fingerprint)
+        self._work = EncodeWork(model, holder, fingerprint, cores or Cores())
         self._fingerprint = fingerprint
         self._capacity = limits.cache_bytes
         self._observer = observer
@@ -135,18 +138,6 @@ class PictureEncoder:
             backlog_tokens=self._queue.waiting_tokens,
         )
 
-    def stop_admitting(self) -> None:
-        """Refuses new requests from now on; those under way go on."""
-        self._admitting = False
-
-    async def wait_idle(self, deadline: float) -> bool:
-        """Waits at most ``deadline`` seconds until nothing is under way. Whether that came."""
-        runner = self._runner
-        if runner is None:
-            return True
-        done, _ = await asyncio.wait([runner], timeout=deadline)
-        return bool(done)
-
     def close(self) -> None:
         """Ends the threads once they are idle; nothing can be encoded afterwards."""
         self._admitting = False
@@ -160,7 +151,7 @@ class PictureEncoder:
                 "encoder of that fingerprint"
             )
         if not self._admitting:
-            raise Unavailable("this encoder is draining: use another")
+            raise Unavailable("this encoder has stopped: use another")
 
     def _held(self, key: bytes) -> Handle | None:
         return self._holder.lease(key, self._fingerprint) if key in self._published else None

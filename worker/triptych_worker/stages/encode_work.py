@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import torch
 from triptych_contract.errors import InternalError, InvalidRequest, NonFinite, TriptychError
 
+from triptych_worker.cores import Cores
 from triptych_worker.domain import EncodeInput, Handle, HandleKind, TensorHolder, VisionModel
 
 _log = logging.getLogger(__name__)
@@ -22,7 +23,10 @@ Published = Handle | TriptychError
 class EncodeWork:
     """The blocking half of the encode stage. ``encode`` and ``publish`` have a thread each."""
 
-    def __init__(self, model: VisionModel, holder: TensorHolder, fingerprint: str) -> None:
+    def __init__(
+        self, model: VisionModel, holder: TensorHolder, fingerprint: str, cores: Cores
+    ) -> None:
+        self._cores = cores
         self._model = model
         self._holder = holder
         self._fingerprint = fingerprint
@@ -30,7 +34,8 @@ class EncodeWork:
     def encode(self, items: Sequence[EncodeInput]) -> list[Made]:
         """An embedding or an error for each item: if a batch fails, each is tried alone."""
         try:
-            embeddings = self._model.encode(items)
+            with self._cores.turn():
+                embeddings = self._model.encode(items)
             return [_checked(item, made) for item, made in zip(items, embeddings, strict=True)]
         except Exception as error:  # noqa: BLE001 - whatever it is, it must not reach the others
             if len(items) > 1:

@@ -43,8 +43,9 @@ _LOG: Final = logging.getLogger(__name__)
 _BACKEND: Final = "UCX"
 _MEMORY: Final = "DRAM"
 _MAX_PEERS: Final = 64
-# Between two looks at a read: short at first, since 10 MiB take a few milliseconds.
-_FIRST_LOOK: Final = 0.0002
+# Between two looks at a read: short at first, since 10 MiB take a millisecond or two, and looking
+# is what moves them.
+_FIRST_LOOK: Final = 0.00002
 _LAST_LOOK: Final = 0.005
 
 

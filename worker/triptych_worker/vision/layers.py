@@ -91,10 +91,10 @@ def rotate(pairs: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> Non
         pairs: [rows, 2, heads, head].
         cosine: [rows, head], whose halves are equal; so is ``sine``.
     """
-    half = pairs.shape[-1] // 2
-    cosine = cosine[:, None, None, :half].float()
-    sine = sine[:, None, None, :half].float()
-    first, second = pairs[..., :half], pairs[..., half:]
-    turned = torch.addcmul(first.float() * cosine, second.float(), sine, value=-1)
-    second.copy_(torch.addcmul(second.float() * cosine, first.float(), sine))
-    first.copy_(turned)
+    first, second = sine.float().chunk(2, dim=-1)
+    signed = torch.cat((-first, second), dim=-1)[:, None, None]
+    turned = pairs.float()  # itself, if it is of that type
+    swapped = turned.roll(turned.shape[-1] // 2, -1)
+    turned.mul_(cosine.float()[:, None, None]).addcmul_(swapped, signed)
+    if turned is not pairs:
+        pairs.copy_(turned)

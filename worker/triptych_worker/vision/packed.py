@@ -10,8 +10,9 @@ from typing import Any, Final
 
 import torch
 from torch import nn
-from torch.nn import functional
 from transformers.activations import SiLUActivation
+
+from triptych_worker.norms import rms_norm
 
 _SILU: Final = (nn.SiLU, SiLUActivation)
 # Rows that the layout is chosen for; any number works.
@@ -76,7 +77,7 @@ class PackedGatedMlp(nn.Module):
 
 
 class FusedRmsNorm(nn.Module):
-    """Root-mean-square normalisation in one pass."""
+    """Root-mean-square normalisation in two passes."""
 
     def __init__(self, norm: Any) -> None:
         super().__init__()
@@ -85,4 +86,4 @@ class FusedRmsNorm(nn.Module):
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         """[..., hidden] -> [..., hidden]."""
-        return functional.rms_norm(rows, self.weight.shape, self.weight, self._epsilon)
+        return rms_norm(rows, self.weight, self._epsilon)

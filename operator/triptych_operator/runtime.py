@@ -17,7 +17,8 @@ from triptych_contract.errors import InvalidRequest
 from triptych_contract.names import Tier
 
 from triptych_operator.api.model import EncoderModel, ModelSpec, ProcessorSpec
-from triptych_operator.api.scalars import parse_bytes, parse_seconds
+from triptych_operator.api.quantities import parse_bytes
+from triptych_operator.api.scalars import parse_seconds
 from triptych_operator.api.service import MultimodalService, ServiceSpec
 from triptych_operator.api.tiers import EncodeLimits, LanguageLimits
 

@@ -4,6 +4,7 @@ They are the single source: ``triptych up`` reads manifests through them, the CR
 them, and the operator parses what the API server hands it with them. Field docstrings become the
 text of ``kubectl explain``.
 
-Layers, lowest first: ``rules`` (what a value must obey, as data) -> ``scalars`` -> ``model``,
-``media``, ``tiers`` -> ``service`` -> ``manifests`` (YAML in, errors that name the field out).
+Layers, lowest first: ``rules`` (what a value must obey, as data) -> ``scalars``, ``quantities`` ->
+``model``, ``media``, ``tiers`` -> ``service`` -> ``stored``, ``manifests`` (YAML in, errors that
+name the field out).
 """

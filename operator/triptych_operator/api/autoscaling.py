@@ -9,8 +9,8 @@ from typing import ClassVar, Final, Literal, Protocol
 from pydantic import Field
 from triptych_contract.names import Tier
 
+from triptych_operator.api.quantities import PositiveQuantity, is_whole, parse_quantity
 from triptych_operator.api.rules import ApiModel, Rule
-from triptych_operator.api.scalars import PositiveQuantity, is_whole, parse_quantity
 
 
 class Signal(StrEnum):

@@ -6,8 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
+from triptych_operator.api.quantities import PositiveBytes
 from triptych_operator.api.rules import ApiModel
-from triptych_operator.api.scalars import Duration, Network, PositiveBytes, PositiveDuration
+from triptych_operator.api.scalars import Duration, Network, PositiveDuration
 
 
 class Budget(ApiModel):

@@ -8,19 +8,21 @@ from pydantic import Field, JsonValue
 from triptych_contract.names import Tier
 
 from triptych_operator.api.autoscaling import Autoscaling, scaling_rules
+from triptych_operator.api.quantities import (
+    Bytes,
+    PositiveBytes,
+    Quantity,
+    is_whole,
+    parse_quantity,
+)
 from triptych_operator.api.rules import ApiModel, Rule
 from triptych_operator.api.scalars import (
     RESOURCE_NAME,
-    Bytes,
     Duration,
     LabelValue,
-    PositiveBytes,
     PositiveDuration,
-    Quantity,
-    is_whole,
     label_names_rule,
     names_rule,
-    parse_quantity,
 )
 
 GPU_RESOURCE: Final = "nvidia.com/gpu"

@@ -7,7 +7,7 @@ from typing import Final
 from triptych_contract.names import Tier
 
 from triptych_operator.api.autoscaling import Autoscaling, ScalingBehavior, ScalingMetric, Signal
-from triptych_operator.api.scalars import parse_quantity
+from triptych_operator.api.quantities import parse_quantity
 from triptych_operator.api.service import MultimodalService
 from triptych_operator.desired import naming
 from triptych_operator.desired.canonical import canonical

@@ -9,7 +9,7 @@ from __future__ import annotations
 from decimal import ROUND_UP, Decimal
 from typing import Final
 
-from triptych_operator.api.scalars import parse_quantity
+from triptych_operator.api.quantities import parse_quantity
 from triptych_operator.json_values import Json, JsonObject
 
 _NANO: Final = Decimal("1e-9")

@@ -3,8 +3,8 @@ from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import Field, JsonValue
+from triptych_operator.api.quantities import Bytes
 from triptych_operator.api.rules import ApiModel, Rule
-from triptych_operator.api.scalars import Bytes
 from triptych_operator.api.service import MultimodalService
 from triptych_operator.api.status import ServiceStatus
 from triptych_operator.crd.schema import structural_schema

@@ -3,7 +3,7 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from triptych_operator.api.scalars import parse_quantity
+from triptych_operator.api.quantities import parse_quantity
 from triptych_operator.desired.canonical import canonical, pod_spec, resource_list
 
 POWERS = {

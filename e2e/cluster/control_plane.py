@@ -80,12 +80,13 @@ class ControlPlane(Cluster):
         *,
         audited: bool = False,
         address: str = LOOPBACK,
+        ports: Ports | None = None,
         flags: Mapping[str, Mapping[str, str | int]] | None = None,
     ) -> None:
         self.folder = folder
         self._flags = flags or {}
         self.address = address
-        self.ports = Ports.free()
+        self.ports = ports or Ports.free()
         self.programs = build()
         self.audit = AuditLog(folder)
         self._audited = audited

@@ -7,9 +7,10 @@ import subprocess
 import sys
 import threading
 import traceback
+from dataclasses import replace
 from pathlib import Path
 
-from cluster.control_plane import ControlPlane
+from cluster.control_plane import ControlPlane, Ports
 
 from node import control, kubelet, node_network
 from node.containerd import PAUSE_IMAGE, Containerd
@@ -20,6 +21,7 @@ from node.processes import CommandError, run, start, stop, wait
 HERE = Path(__file__).parent
 COREDNS_IMAGE = "triptych.dev/coredns:1"
 NODE_SECONDS = 60.0
+API_PORT = 6443  # where policies expect it; nobody else listens in the node's namespace
 # What programs would leave on the machine goes to memory of the node's own.
 _PRIVATE = ("/run", "/var/log", "/var/lib/cni")
 
@@ -43,7 +45,11 @@ class Supervisor:
         _make_private()
         node_network.configure()
         self._start_containerd()
-        self._control_plane = ControlPlane(self._layout.control_plane, address=NODE_ADDRESS)
+        self._control_plane = ControlPlane(
+            self._layout.control_plane,
+            address=NODE_ADDRESS,
+            ports=replace(Ports.free(), api=API_PORT),
+        )
         self._control_plane.start()
         self._load_images()
         flags = kubelet.kubelet(self._control_plane, self._layout, resolver)

@@ -81,7 +81,11 @@ shapes-train-encoder: ## train its second encoder again, against the committed l
 
 # What `make test` samples; docs/sweeps.md has what it found.
 sweeps = $(addprefix tests/control_plane/, test_schema_sweep.py test_near_misses.py test_live_sweep.py \
-	test_random_walks.py test_crashes.py test_watches.py)
+	test_random_walks.py test_crashes.py test_watches.py) tests/mutants
 .PHONY: sweep
 sweep: ## sweeps that `make test` samples, in full: every write, place, walk (hours; ARGS for pytest)
 	TRIPTYCH_SWEEP=full $(run) pytest -q --durations=15 $(sweeps) $(ARGS)
+
+.PHONY: mutants
+mutants: ## 74 faults that are put into the operator on purpose; its fast tests find them (an hour)
+	TRIPTYCH_SWEEP=full $(run) pytest -q -s tests/mutants $(ARGS)

@@ -56,8 +56,11 @@ class Flux:
                 process.wait()
         if error is not None:
             for name in CONTROLLERS:
-                log = (self._folder / f"{name}.log").read_text(errors="replace")
-                error.add_note(f"{name}'s log ends:\n{log[-3000:]}")
+                error.add_note(f"{name}'s log ends:\n{self.log(name)[-3000:]}")
+
+    def log(self, name: str) -> str:
+        """All that a controller has logged."""
+        return (self._folder / f"{name}.log").read_text(errors="replace")
 
     def _start(self, name: str, *arguments: str) -> None:
         ports = [f"--{which}-addr=127.0.0.1:{free_port()}" for which in ("metrics", "health")]

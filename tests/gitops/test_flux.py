@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import shutil
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ from cluster.control_plane import ControlPlane
 from cluster.kwok import PLAYS, Kwok, Plays
 from cluster.operator_process import OperatorProcess
 from cluster.waiting import eventually
+from control_plane.faults.sweep import FULL
 from tools.flux import NAMESPACE, Flux
 from tools.git_server import BRANCH, GitServer
 
@@ -26,6 +30,8 @@ pytestmark = [
 ROOT = Path(__file__).resolve().parents[2]
 SERVICES = "/apis/triptych.dev/v1alpha1/namespaces/models/multimodalservices"
 KUSTOMIZATION = f"/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/{NAMESPACE}/kustomizations/models"
+DEPLOYMENT = "/apis/apps/v1/namespaces/models/deployments/shapes-fused"
+MOVING_SECONDS = 600.0 if FULL else 20.0
 SECONDS = 90.0  # for Flux to see a commit and judge what came of it, on a busy machine
 CHILD_KINDS = "deployments,services,configmaps,serviceaccounts,networkpolicies,hpa,pdb"
 
@@ -40,12 +46,17 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
 
 
 @pytest.fixture(scope="module")
+def flux(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flux]:
+    with Flux(control_plane, tmp_path_factory.mktemp("flux")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
 def repository(
-    control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+    control_plane: ControlPlane, flux: Flux, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[GitServer]:
     """A repository that Flux applies to the namespace ``models``."""
-    folder = tmp_path_factory.mktemp("flux")
-    with Flux(control_plane, folder), GitServer(folder) as server:
+    with GitServer(tmp_path_factory.mktemp("git")) as server:
         server.commit({"README.md": "nothing yet\n"}, "Begin")
         control_plane.kubectl("apply", "-f", "-", manifest=flux_objects(server.url))
         yield server
@@ -145,3 +156,51 @@ async def test_a_service_follows_its_commits_and_flux_its_health(
             )  # fmt: skip
 
         await eventually(nothing_left, "the children's deletion", seconds=SECONDS)
+
+
+async def test_replicas_that_an_autoscaler_moves_are_no_drift(
+    control_plane: ControlPlane, flux: Flux, repository: GitServer, tmp_path: Path
+) -> None:
+    autoscaling = {"min": 1, "max": 5, "metrics": [{"signal": "CPUUtilization", "target": "50"}]}
+    tier = {"autoscaling": autoscaling, "resources": {"requests": {"cpu": "10m"}}}
+    kubeconfig = control_plane.kubeconfig
+    async with Api(kubeconfig) as api, OperatorProcess(kubeconfig, tmp_path / "log", "models"):
+        commit = repository.commit(service(tiers={"fused": tier}), "Scale by load")
+        await until(api, commit, "Ready", "True")
+        service_before, deployment_before = await both(api)
+        said_before = len(flux.log("kustomize-controller"))
+        moves = await move_replicas(api)
+        await until(api, commit, "Ready", "True")
+        service_after, deployment_after = await both(api)
+    assert service_after["metadata"]["generation"] == service_before["metadata"]["generation"]
+    # Each move is one change of the Deployment, and nobody made another.
+    generations = [one["metadata"]["generation"] for one in (deployment_before, deployment_after)]
+    assert generations[1] - generations[0] == len(moves)
+    assert deployment_after["spec"]["replicas"] == moves[-1]
+    said = flux.log("kustomize-controller")[said_before:]
+    applied = '"MultimodalService/models/shapes":'
+    assert f'{applied}"unchanged"' in said
+    assert f'{applied}"configured"' not in said
+
+
+async def both(api: Api) -> tuple[Object, Object]:
+    return await api.get(f"{SERVICES}/shapes"), await api.get(DEPLOYMENT)
+
+
+async def move_replicas(api: Api) -> list[int]:
+    """Scales as an autoscaler does, for a while; gives the numbers in turn."""
+    moves: list[int] = []
+    deadline = time.monotonic() + MOVING_SECONDS
+    for replicas in itertools.cycle((3, 2, 4, 1)):
+        if time.monotonic() > deadline:
+            return moves
+        moves.append(replicas)
+        await api.merge(f"{DEPLOYMENT}/scale", {"spec": {"replicas": replicas}})
+
+        async def moved(wanted: int = replicas) -> bool:
+            status = (await api.get(DEPLOYMENT))["status"]
+            return bool(status.get("readyReplicas") == status.get("replicas") == wanted)
+
+        await eventually(moved, f"{replicas} ready replicas", seconds=SECONDS)
+        await asyncio.sleep(1.0)
+    raise AssertionError("a cycle does not end")

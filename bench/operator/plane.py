@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
@@ -21,6 +23,7 @@ from cluster.kwok import Kwok  # noqa: E402
 __all__ = ["AUTHOR", "Api", "ControlPlane", "cluster"]
 
 AUTHOR: Final = "admin"  # the user that makes and changes resources
+SERVED_SECONDS: Final = 30.0
 # Autoscalers without a metrics API fail at every look: at the usual pace that would be most of what
 # the machine does, and none of it an operator's work.
 CONTROLLERS: Final = {"horizontal-pod-autoscaler-sync-period": "600s"}
@@ -36,8 +39,22 @@ async def cluster(
         plane = ControlPlane(folder, flags=flags)
         await asyncio.to_thread(stack.enter_context, plane)
         plane.kubectl("apply", "-f", str(ROOT / "crds"))
-        plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        _wait_for_resources(plane)
         for namespace in namespaces:
             plane.kubectl("create", "namespace", namespace)
         await asyncio.to_thread(stack.enter_context, Kwok(plane, folder))
         yield plane
+
+
+def _wait_for_resources(plane: ControlPlane) -> None:
+    """Until the API server serves our resources."""
+    deadline = time.monotonic() + SERVED_SECONDS
+    while True:
+        try:
+            plane.kubectl("get", "--all-namespaces", "multimodalservices")
+        except subprocess.CalledProcessError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+        else:
+            return

@@ -104,7 +104,7 @@ def _right_numbers(schema: Mapping[str, Any]) -> dict[str, object]:
     if most > 10**9:
         texts = ["999999Ti", f"{10**15 - 1}", "1024Ki", "1000000k"]
     if "num" in schema["pattern"]:
-        texts += ["1n", "0.0000000001"[:11], "1000m", "0.5", "1.5Gi", "100e3", "999999.999999999T"]
+        texts += ["1n", "0.000000001", "1000m", "0.5", "1.5Gi", "100e3", "999999.999999999T"]
     return {"least": least, "most": most} | {text: text for text in texts}
 
 

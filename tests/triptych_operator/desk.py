@@ -23,10 +23,13 @@ class Desk:
     server: ApiServer
     api: Api
     store: Store = field(default_factory=Store)
+    changed: list[ServiceKey] = field(default_factory=list)  # what answers told news of
     now: datetime = datetime(2026, 1, 1, tzinfo=UTC)
 
     def __post_init__(self) -> None:
-        self.reconciler = Reconciler(self.api, self.store, PLATFORM, lambda: self.now)
+        self.reconciler = Reconciler(
+            self.api, self.store, PLATFORM, self.changed.append, lambda: self.now
+        )
         self._audit = Audit(self.api, self.store, (None,), 1.0, lambda _: None)
 
     async def observe(self) -> None:

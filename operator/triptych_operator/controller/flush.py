@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -66,7 +67,11 @@ class _Due:
 
 
 class Flusher:
-    """Has the holders of one resource's caches follow its encoder."""
+    """Has the holders of one resource's caches follow its encoder.
+
+    Args:
+        changed: called with a resource when the answer to a write has told something new of it.
+    """
 
     def __init__(
         self,
@@ -74,12 +79,15 @@ class Flusher:
         store: Store,
         platform: Platform,
         calls: HolderCalls,
+        changed: Callable[[ServiceKey], None],
+        *,
         clock: Clock = utc_now,
     ) -> None:
         self._api = api
         self._store = store
         self._platform = platform
         self._calls = calls
+        self._changed = changed
         self._clock = clock
 
     async def flush(self, key: ServiceKey) -> None:
@@ -188,7 +196,9 @@ class Flusher:
             if refused.status == NOT_FOUND:
                 return  # deleted meanwhile
             raise
-        self._store.put(KIND, answer)
+        news = self._store.learn(KIND, answer)
+        if news is not None:
+            self._changed(news)
         fresh = due.condition is None or due.condition.reason != condition.reason
         if told is None and fresh and found.verdict is not Verdict.ROLLING_OUT:
             told = Announcement("Warning", found.verdict, found.message)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -19,11 +19,12 @@ from triptych_operator.cluster.refusals import NOT_FOUND, Refusal
 from triptych_operator.controller.applier import Applier
 from triptych_operator.desired.platform import Platform
 from triptych_operator.desired.wanted import Wanted, WantedCache
+from triptych_operator.json_values import JsonObject
 from triptych_operator.observed.snapshot import snapshot_of
-from triptych_operator.observed.store import ServiceKey, Store
+from triptych_operator.observed.store import ServiceKey, Store, key_of
 from triptych_operator.observed.troubles import Trouble
 from triptych_operator.rollout.admission import pods_to_admit
-from triptych_operator.rollout.step import next_step
+from triptych_operator.rollout.step import Step, next_step
 from triptych_operator.status.announcements import announcements
 from triptych_operator.status.conditions import status_of, status_of_invalid
 
@@ -39,12 +40,24 @@ def utc_now() -> datetime:
 
 
 class Reconciler:
-    """Brings one resource at a time to what its spec says."""
+    """Brings one resource at a time to what its spec says.
 
-    def __init__(self, api: Api, store: Store, platform: Platform, clock: Clock = utc_now) -> None:
+    Args:
+        changed: called with a resource when the answer to a write has told something new of it.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        store: Store,
+        platform: Platform,
+        changed: Callable[[ServiceKey], None],
+        clock: Clock = utc_now,
+    ) -> None:
         self._api = api
         self._store = store
         self._wanted = WantedCache(platform)
+        self._changed = changed
         self._clock = clock
         self._applier = Applier(api, store)
 
@@ -65,7 +78,10 @@ class Reconciler:
             await self._report_invalid(body, invalid.message, previous)
             return
         service, revisions = wanted.service, wanted.revisions
-        refused = await self._bring_about(key, wanted)
+        step, manifests = self._plan(key, wanted)
+        if previous.observed_generation and await self._is_gone(key, service, manifests):
+            return
+        refused = await self._bring_about(key, wanted, step, manifests)
         trouble = _trouble(refused) if refused else None
         snapshot = snapshot_of(self._store.children(key), trouble)
         status = status_of(service, revisions, snapshot, previous, seconds(self._clock()))
@@ -73,11 +89,27 @@ class Reconciler:
         if refused:
             raise refused
 
-    async def _bring_about(self, key: ServiceKey, wanted: Wanted) -> Refusal | None:
-        spec, service = wanted.service.spec, wanted.service
-        snapshot = snapshot_of(self._store.children(key))
+    def _plan(self, key: ServiceKey, wanted: Wanted) -> tuple[Step, list[JsonObject]]:
+        spec, snapshot = wanted.service.spec, snapshot_of(self._store.children(key))
         step = next_step(spec.topology, wanted.revisions, spec.rollout.surge_percent, snapshot)
-        manifests = wanted.of_tiers(step.apply)
+        return step, wanted.of_tiers(step.apply)
+
+    async def _is_gone(
+        self, key: ServiceKey, service: MultimodalService, manifests: Sequence[JsonObject]
+    ) -> bool:
+        """Whether the resource itself has been deleted. What is missing of one that has been looked
+        at before may have gone with it: watches tell of kinds in any order, and to make it anew
+        would start pods for nobody."""
+        standing = {child.key for child in self._store.children(key)}
+        if all(key_of(str(one["kind"]), one) in standing for one in manifests):
+            return False
+        found = await self._api.find(SERVICE_RESOURCE, key.namespace, key.name)
+        return found is None or found["metadata"]["uid"] != service.metadata.uid
+
+    async def _bring_about(
+        self, key: ServiceKey, wanted: Wanted, step: Step, manifests: Sequence[JsonObject]
+    ) -> Refusal | None:
+        service = wanted.service
         try:
             await self._applier.apply(service, manifests)
             await self._applier.prune(service, manifests, step.keep)
@@ -92,6 +124,8 @@ class Reconciler:
         names = pods_to_admit(spec.topology, wanted.revisions, percent, snapshot)
         calls = (self._applier.admit(key, name, seconds(self._clock())) for name in names)
         await asyncio.gather(*calls)
+        if names:
+            self._changed(key)  # the answers may tell that pods are ready, which no watch repeats
 
     async def _report_invalid(self, body: Object, problem: str, previous: ServiceStatus) -> None:
         generation = body["metadata"]["generation"]
@@ -130,7 +164,9 @@ class Reconciler:
             if refused.status == NOT_FOUND:
                 return False  # deleted meanwhile
             raise
-        self._store.put(KIND, answer)
+        news = self._store.learn(KIND, answer)
+        if news is not None:
+            self._changed(news)
         return True
 
 

@@ -97,9 +97,11 @@ class _Operation:
         for key in store.services():
             changed(key)
         edge = Edge(store, changed=changed, listed=audit.soon)
-        reconciler = Reconciler(api, store, settings.platform)
+        reconciler = Reconciler(api, store, settings.platform, changed)
         reconcile = definition.guarded(reconciler.reconcile)
-        flush = definition.guarded(Flusher(api, store, settings.platform, HolderCalls()).flush)
+        flush = definition.guarded(
+            Flusher(api, store, settings.platform, HolderCalls(), changed).flush
+        )
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(

@@ -7,14 +7,15 @@ replaces a newer one, whatever the order in which watches, lists and answers arr
 
 from __future__ import annotations
 
-import json
-import zlib
+import sys
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from triptych_operator.api.service import API_VERSION, KIND
 from triptych_operator.desired import naming
+from triptych_operator.observed.packing import Packer, unpack
 
 Object = Mapping[str, Any]
 
@@ -51,11 +52,11 @@ class Child:
     version: int
     replicas_ours: bool  # of a Deployment: nobody but us has set its replicas
     packed: bytes
+    against: bytes  # what ``packed`` is told against: the same for all of its kind
 
     def body(self) -> Object:
         """What is kept of it."""
-        unpacked: Object = json.loads(zlib.decompress(self.packed))
-        return unpacked
+        return unpack(self.packed, self.against)
 
 
 class Store:
@@ -63,6 +64,7 @@ class Store:
 
     def __init__(self) -> None:
         self._objects: dict[ServiceKey, dict[ObjectKey, Child]] = {}
+        self._packers: defaultdict[str, Packer] = defaultdict(Packer)
 
     def put(self, kind: str, body: Object) -> ServiceKey | None:
         """Takes in an object; the resource it belongs to, when that has anything new in it."""
@@ -72,11 +74,24 @@ class Store:
         known = self._objects.get(service, {}).get(key)
         if known is not None and known.version >= version:
             return None
-        packed = _pack(_reduced(kind, body))
+        packer = self._packers[kind]
+        packed = packer.pack(_reduced(kind, body))
         ours = kind == "Deployment" and _replicas_ours(metadata.get("managedFields", ()))
-        child = Child(key, metadata["uid"], version, ours, packed)
+        child = Child(key, metadata["uid"], version, ours, packed, packer.against)
         self._objects.setdefault(service, {})[key] = child
         same = known is not None and (known.uid, known.packed) == (child.uid, packed)
+        return None if same else service
+
+    def learn(self, kind: str, answer: Object) -> ServiceKey | None:
+        """Takes in the answer to a write of a status of ours; the resource, when there is news in
+        it besides: what others have written meanwhile. No watch will tell of that, as its event
+        is older than the answer."""
+        service, key = service_of(kind, answer), key_of(kind, answer)
+        before = self.child(service, key)
+        if self.put(kind, answer) is None:
+            return None
+        after = self.child(service, key)
+        same = before and after and _but_status(before.body()) == _but_status(after.body())
         return None if same else service
 
     def remove(self, kind: str, body: Object) -> ServiceKey | None:
@@ -134,7 +149,9 @@ def service_of(kind: str, body: Object) -> ServiceKey:
 
 def key_of(kind: str, body: Object) -> ObjectKey:
     """Which object ``body`` is."""
-    return ObjectKey(kind, body["metadata"]["namespace"], body["metadata"]["name"])
+    metadata = body["metadata"]
+    # Most names are those of several objects, of which each would keep a text of its own.
+    return ObjectKey(kind, sys.intern(metadata["namespace"]), sys.intern(metadata["name"]))
 
 
 def belongs(kind: str, body: Object) -> bool:
@@ -164,6 +181,10 @@ def _reduced(kind: str, body: Object) -> Object:
     return {**kept, "metadata": metadata}
 
 
+def _but_status(reduced: Object) -> Object:
+    return {name: value for name, value in reduced.items() if name != "status"}
+
+
 def _status(kind: str, status: Object) -> Object:
     if kind == KIND:
         return status
@@ -187,7 +208,3 @@ def _replicas_ours(fields: Iterable[Object]) -> bool:
         if "f:replicas" in entry.get("fieldsV1", {}).get("f:spec", {})
     }
     return owners == {(naming.MANAGER, "Apply")}
-
-
-def _pack(body: Object) -> bytes:
-    return zlib.compress(json.dumps(body, separators=(",", ":"), sort_keys=True).encode(), 1)

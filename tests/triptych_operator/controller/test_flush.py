@@ -78,7 +78,14 @@ async def scene(desk: Desk) -> AsyncIterator[Scene]:
         for pod in pods.values():
             port = await pod.start(port)  # one port, as of all pods of a cluster
             stack.push_async_callback(pod.stop)
-        flusher = Flusher(desk.api, desk.store, PLATFORM, HolderCalls(port), lambda: desk.now)
+        flusher = Flusher(
+            desk.api,
+            desk.store,
+            PLATFORM,
+            HolderCalls(port),
+            desk.changed.append,
+            clock=lambda: desk.now,
+        )
         resource(desk.server)
         yield Scene(desk, flusher, pods)
 

@@ -6,13 +6,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from api_server import refusing, status
+from api_server import Call, refusing, status
 from children_of import SHAPES, applies, body, foreign, make_ready, put_pod, resource, standing
 from desk import Desk
 from triptych_operator.api.status import Condition, ConditionType
 from triptych_operator.cluster.kinds import BY_NAME, SERVICE_RESOURCE
 from triptych_operator.cluster.refusals import Refusal
-from triptych_operator.observed.store import ServiceKey
+from triptych_operator.observed.store import ObjectKey, ServiceKey
 
 SPLIT = {"encoder", "prefill", "decode", "gateway"}
 SETTLES = 12  # looks that any change may take
@@ -55,6 +55,38 @@ async def test_a_new_resource_counts_what_it_wants_before_anything_stands(desk: 
     with pytest.raises(Refusal):
         await desk.reconcile()
     assert [one.pods for one in desk.status().tiers] == ["0/1", "0/1", "0/2", "0/1"]
+
+
+async def test_a_change_that_the_answer_to_a_status_brings_along_is_looked_at(desk: Desk) -> None:
+    async def edited_meanwhile(call: Call) -> None:
+        if call.text == "PATCH MultimodalService shapes status":
+            desk.server.faults.clear()
+            resource(desk.server, tiers__decode__replicas=2)
+
+    resource(desk.server)
+    desk.server.faults.append(edited_meanwhile)
+    await desk.reconcile()
+    assert desk.changed == [SHAPES]
+    await desk.reconciler.reconcile(SHAPES)  # with no watch or list in between
+    assert desk.status().tiers[2].pods == "0/2"
+
+
+async def test_a_status_alone_is_no_news(desk: Desk) -> None:
+    resource(desk.server)
+    await desk.reconcile()
+    assert desk.changed == []
+
+
+async def test_children_that_go_with_their_resource_are_not_made_again(desk: Desk) -> None:
+    resource(desk.server)
+    await settle(desk)
+    desk.server.remove(SERVICE_RESOURCE, "n", "shapes")
+    gone = BY_NAME["Deployment"]
+    desk.server.remove(gone, "n", "shapes-decode")
+    desk.store.forget(SHAPES, ObjectKey("Deployment", "n", "shapes-decode"))
+    desk.server.calls.clear()
+    await desk.reconciler.reconcile(SHAPES)  # the watch has told of the Deployment alone
+    assert desk.server.writes == []
 
 
 async def test_it_is_ready_once_its_pods_are(desk: Desk) -> None:

@@ -170,3 +170,17 @@ def test_releases_may_share_a_cluster_but_no_namespace(
         helm.run("upgrade", "triptych", CHART, "-n", second, both, "--set=crds.install=false")
     helm.run("uninstall", "triptych", "-n", second)
     control_plane.kubectl("delete", "namespace", second, "--wait=false")
+
+
+def test_helm_takes_over_what_kustomize_installed(control_plane: ControlPlane, helm: Helm) -> None:
+    control_plane.kubectl("apply", "--server-side", "-k", str(CHART.parents[1] / "deploy"))
+    system = "triptych-system"
+    uid = apply_example(control_plane, system)
+    with pytest.raises(HelmRefused, match="cannot be imported into the current release"):
+        install(helm, system)
+    install(helm, system, "--take-ownership", "--force-conflicts")
+    labels = read(control_plane, f"crd/{DEFINITION}")["metadata"]["labels"]
+    assert labels["app.kubernetes.io/managed-by"] == "Helm"
+    assert uid_of_example(control_plane, system) == uid
+    helm.run("uninstall", "triptych", f"--namespace={system}")
+    control_plane.kubectl("delete", "namespace", system, "--wait=false")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -96,3 +97,26 @@ def test_nothing_is_forbidden(
     assert [entry for entry in tried if entry.code == 403] == []
     assert {entry.namespace for entry in tried} == {namespace, served}
     assert ("create", "events") in {entry.write[:2] for entry in tried}
+
+
+MISSING = {
+    "rbac.create=false": 'cannot get resource "leases" in API group "coordination.k8s.io"',
+    "rbac.create=false,leaderElection.enabled=false,replicas=1": (
+        'cannot list resource "multimodalservices" in API group "triptych.dev"'
+    ),
+}
+
+
+@pytest.mark.parametrize("values", MISSING)
+def test_a_right_that_is_missing_is_named_in_the_log(
+    control_plane: ControlPlane, helm: Helm, namespace: str, tmp_path: Path, values: str
+) -> None:
+    helm.run("install", "triptych", CHART, f"--namespace={namespace}", f"--set={values}")
+    control_plane.kubectl("wait", "--for=condition=Established", f"crd/{DEFINITION}")
+    deployment = deployment_of(helm, namespace)
+    account = account_of(control_plane, deployment, tmp_path)
+    with ChartedOperator(deployment, account, tmp_path / "operator.log") as operator:
+        deadline = time.monotonic() + 60
+        while MISSING[values] not in operator.log():
+            assert time.monotonic() < deadline, operator.log()
+            time.sleep(0.2)

@@ -1,11 +1,13 @@
 """Wherever a resource has been, the cluster has what a fresh creation of its last spec gives.
 
 And then nothing more is written. TRIPTYCH_SWEEP=full walks 300 times; otherwise a few are tried.
+The log "walks" (--log-cli-level=INFO) tells of each as it ends.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from collections import deque
 from pathlib import Path
@@ -23,6 +25,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from triptych_operator.api.manifests import validate_service
 from triptych_operator.api.service import MultimodalService
 
+LOG = logging.getLogger("walks")
 LANES = 12 if FULL else 6
 WALKS = 300 if FULL else 18
 
@@ -74,6 +77,7 @@ async def walk_on(lane: Lane, waiting: deque[Walk], failures: list[str]) -> None
             lines = [str(error)]
         if lines:
             failures.append("\n".join([pformat(walk), *lines]))
+        LOG.info("%d edits, %s; %d wait", len(walk.resources), lines or "alike", len(waiting))
         await lane.clear()
 
 

@@ -9,6 +9,7 @@ from typing import Self
 
 from cluster.control_plane import free_port
 from cluster.kubectl import Cluster
+from tools.definitions import wait_until_served
 from tools.programs import program, sources
 
 CONTROLLERS = ("source-controller", "kustomize-controller")
@@ -28,7 +29,7 @@ class Flux:
         for name in CONTROLLERS:
             definitions = sources(name, f"github.com/fluxcd/{name}") / "config/crd/bases"
             self._cluster.kubectl("apply", "--server-side", "-f", str(definitions))
-        self._cluster.kubectl("wait", "--for=condition=Established", "crd", "--all")
+        wait_until_served(self._cluster, "gitrepositories", "kustomizations")
         self._cluster.kubectl("create", "namespace", NAMESPACE)
         storage = f"127.0.0.1:{free_port()}"
         self._start(

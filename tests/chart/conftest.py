@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 from cluster.control_plane import ControlPlane
+from tools.definitions import wait_until_served
 from tools.programs import Helm, sources
 
 DEFINITION = "multimodalservices.triptych.dev"
+MONITORS = ("servicemonitors", "podmonitors")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -38,10 +40,10 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
     theirs = sources("prometheus-operator", "github.com/prometheus-operator/prometheus-operator")
     definitions = theirs / "example/prometheus-operator-crd"
     with ControlPlane(tmp_path_factory.mktemp("control-plane"), audited=True) as running:
-        for name in ("servicemonitors", "podmonitors"):
+        for name in MONITORS:
             path = definitions / f"monitoring.coreos.com_{name}.yaml"
             running.kubectl("apply", "--server-side", "-f", str(path))
-        running.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        wait_until_served(running, *MONITORS)
         yield running
 
 

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from chart.conftest import DEFINITION
 from cluster.control_plane import ControlPlane
+from tools.definitions import wait_until_served
 from tools.programs import CHART, Helm, HelmRefused, Object
 
 EXAMPLE = CHART.parents[1] / "examples/shapes.yaml"
@@ -29,8 +30,7 @@ def install(helm: Helm, namespace: str, *arguments: str, release: str = "triptyc
 
 def apply_example(control_plane: ControlPlane, namespace: str) -> str:
     """Creates a MultimodalService and gives its uid."""
-    established = ("wait", "--for=condition=Established", f"crd/{DEFINITION}", "--timeout=30s")
-    control_plane.kubectl(*established)
+    wait_until_served(control_plane, DEFINITION)
     control_plane.kubectl("apply", f"--namespace={namespace}", "-f", str(EXAMPLE))
     return uid_of_example(control_plane, namespace)
 
@@ -62,7 +62,7 @@ def test_what_was_installed_is_said_and_the_next_command_works(
     assert "looks after MultimodalServices in all namespaces" in told
     assert f"kubectl -n {namespace} rollout status deployment/triptych-operator" in told
     manifest = told.partition("<<EOF\n")[2].partition("EOF")[0]
-    control_plane.kubectl("wait", "--for=condition=Established", f"crd/{DEFINITION}")
+    wait_until_served(control_plane, DEFINITION)
     answer = control_plane.kubectl("apply", "-n", namespace, "-f", "-", manifest=manifest)
     assert answer == "multimodalservice.triptych.dev/shapes created\n"
 
@@ -89,7 +89,7 @@ def test_an_upgrade_updates_the_definition_and_keeps_the_resources(
 def apply_trimmed_example(control_plane: ControlPlane, namespace: str) -> str:
     example = yaml.safe_load(EXAMPLE.read_text())
     del example["spec"]["degraded"]
-    control_plane.kubectl("wait", "--for=condition=Established", f"crd/{DEFINITION}")
+    wait_until_served(control_plane, DEFINITION)
     control_plane.kubectl("apply", "-n", namespace, "-f", "-", manifest=yaml.safe_dump(example))
     return uid_of_example(control_plane, namespace)
 

@@ -13,6 +13,7 @@ from chart.charted_operator import ChartedOperator, account_of
 from chart.conftest import DEFINITION
 from cluster.control_plane import ControlPlane
 from cluster.kwok import Kwok
+from tools.definitions import wait_until_served
 from tools.programs import CHART, Helm, Object
 
 pytestmark = pytest.mark.usefixtures("nothing_left", "nodes")
@@ -70,7 +71,7 @@ def test_nothing_is_forbidden(
     control_plane.kubectl("create", "namespace", served)
     values = [] if mode == "for all namespaces" else [f"--set=watch.namespaces={{{served}}}"]
     helm.run("install", "triptych", CHART, f"--namespace={namespace}", *values)
-    control_plane.kubectl("wait", "--for=condition=Established", f"crd/{DEFINITION}")
+    wait_until_served(control_plane, DEFINITION)
     deployment = deployment_of(helm, namespace)
     account = account_of(control_plane, deployment, tmp_path)
     since = control_plane.audit.position()
@@ -112,7 +113,7 @@ def test_a_right_that_is_missing_is_named_in_the_log(
     control_plane: ControlPlane, helm: Helm, namespace: str, tmp_path: Path, values: str
 ) -> None:
     helm.run("install", "triptych", CHART, f"--namespace={namespace}", f"--set={values}")
-    control_plane.kubectl("wait", "--for=condition=Established", f"crd/{DEFINITION}")
+    wait_until_served(control_plane, DEFINITION)
     deployment = deployment_of(helm, namespace)
     account = account_of(control_plane, deployment, tmp_path)
     with ChartedOperator(deployment, account, tmp_path / "operator.log") as operator:

@@ -18,6 +18,7 @@ from cluster.kwok import PLAYS, Kwok, Plays
 from cluster.operator_process import OperatorProcess
 from cluster.waiting import eventually
 from control_plane.faults.sweep import FULL
+from tools.definitions import wait_until_served
 from tools.flux import NAMESPACE, Flux
 from tools.git_server import BRANCH, GitServer
 
@@ -41,6 +42,7 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
     folder = tmp_path_factory.mktemp("control-plane")
     with ControlPlane(folder, audited=True) as running, Kwok(running, folder):
         running.kubectl("apply", "-f", str(ROOT / "crds"))
+        wait_until_served(running, "multimodalservices")
         running.kubectl("create", "namespace", "models")
         yield running
 

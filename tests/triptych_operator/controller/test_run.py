@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import aiohttp
 import pytest
 from api_server import ApiServer, refusing, status
 from children_of import PLATFORM
@@ -42,17 +43,24 @@ async def test_without_a_cluster_it_says_so(tmp_path: Path) -> None:
 async def test_while_another_leads_it_writes_nothing_and_is_healthy(
     server: ApiServer, tmp_path: Path
 ) -> None:
+    port = free_port()
     spec = {"holderIdentity": "other", "renewTime": "x", "leaseDurationSeconds": 3600}
     server.put(LEASE, {"metadata": {"namespace": "n", "name": "triptych-operator"}, "spec": spec})
     settings = OperatorSettings(
         PLATFORM,
         kubeconfig=server.kubeconfig(tmp_path),
         election=Election("n", renew=0.05),
-        listen=Listen("127.0.0.1", free_port()),
+        listen=Listen("127.0.0.1", port),
     )
     stop = asyncio.Event()
     task = asyncio.create_task(run(settings, stop))
     await eventually(lambda: len(server.calls) > 3, "looks at the Lease", seconds=PATIENCE)
+    for path in ("healthz", "readyz"):
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://127.0.0.1:{port}/{path}") as answer,
+        ):
+            assert answer.status == 200
     await ends(task, stop)
     assert {call.text for call in server.calls} == {"GET Lease triptych-operator"}
 

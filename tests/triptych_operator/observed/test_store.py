@@ -134,7 +134,7 @@ BOOKKEEPING: dict[str, tuple[str, dict[str, Any]]] = {
     "the status of a deployment": ("Deployment", {"status": {"replicas": 2}}),
     "the status of a service": ("Service", {"status": {"loadBalancer": {}}}),
     "the spec of a pod": ("Pod", {"spec": {"nodeName": "a"}}),
-    "the phase of a pod": ("Pod", {"status": {"phase": "Running", "podIP": "10.0.0.1"}}),
+    "the phase of a pod": ("Pod", {"status": {"phase": "Running", "hostIP": "10.0.0.1"}}),
     "the load that an autoscaler sees": (
         "HorizontalPodAutoscaler",
         {"status": {"currentMetrics": [1], "currentReplicas": 2}},
@@ -170,6 +170,7 @@ NEWS: dict[str, tuple[str, dict[str, Any]]] = {
     "a field of the spec": ("Deployment", {"spec": {"replicas": 2}}),
     "the data of a ConfigMap": ("ConfigMap", {"data": {"a": "b"}}),
     "a condition of a pod": ("Pod", {"status": {"conditions": [{"type": "Ready"}]}}),
+    "where a pod is reached": ("Pod", {"status": {"podIP": "10.0.0.1"}}),
     "a container's state": ("Pod", {"status": {"containerStatuses": [{"name": "a"}]}}),
     "an init container's state": ("Pod", {"status": {"initContainerStatuses": [{"name": "a"}]}}),
     "a condition of an autoscaler": (

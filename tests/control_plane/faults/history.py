@@ -131,8 +131,9 @@ class _Seen:
         observed = status.get("observedGeneration", 0)
         if observed > generation:
             yield f"observedGeneration {observed} of generation {generation}"
-        if observed < self._observed.get(uid, 0):
-            yield f"observedGeneration fell from {self._observed[uid]} to {observed}"
+        before = self._observed.get(uid, observed)
+        if observed < before:
+            yield f"observedGeneration fell from {before} to {observed}"
         self._observed[uid] = observed
         about = {one["type"]: one.get("observedGeneration") for one in status.get("conditions", ())}
         if about.get("Ready", observed) != observed or max(about.values(), default=0) > observed:

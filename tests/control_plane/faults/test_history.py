@@ -45,7 +45,8 @@ CREATED = [resource(1, 1, "a"), deployment(2, "a"), pod(3, "p1", "a"), pod(4, "p
 
 def test_a_status_that_is_true_or_late_is_fine() -> None:
     late = [pod(6, "p1", "a", "False"), says(7, 2, "b", 1), says(8, 2, "b", 2, "False")]
-    assert violations([*CREATED, says(5, 1, "a", 1), *late]) == []
+    unseen = resource(1, 1, "a", observedGeneration=-1)  # the definition's default
+    assert violations([unseen, *CREATED, says(5, 1, "a", 1), *late]) == []
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from triptych_operator.cluster.refusals import (
 from triptych_operator.desired.naming import MANAGER
 
 CALL_SECONDS: Final = 15.0
-PAGE: Final = 500  # objects of one answer to a list
+PAGE: Final = 100  # objects of one answer to a list: more take memory, and time in one piece
 CREATED: Final = 201
 _ERRORS_FROM: Final = 400
 _METADATA_ONLY: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"

@@ -18,6 +18,7 @@ import kopf
 from triptych_contract.errors import Unavailable
 
 from triptych_operator.cluster import connection
+from triptych_operator.cluster.api import PAGE
 from triptych_operator.cluster.kinds import OBSERVED, SERVICE_RESOURCE, Kind
 from triptych_operator.controller.stateless import NoDifferences, NoMemories, NoProgress
 from triptych_operator.desired import naming
@@ -139,7 +140,7 @@ def _settings() -> kopf.OperatorSettings:
     settings.process.ultimate_exiting_timeout = None
     settings.watching.server_timeout = _SERVER_SECONDS
     settings.watching.connect_timeout = _CONNECT_SECONDS
-    settings.watching.chunk_size = 500
+    settings.watching.chunk_size = PAGE
     settings.networking.error_backoffs = _RETRIES
     settings.queueing.idle_timeout = 1.0
     for kind in OBSERVED:

@@ -193,7 +193,7 @@ async def test_a_list_of_several_pages_is_compared_whole(one: Audited) -> None:
         made["metadata"]["name"] = f"pod-{number:04}"
         one.server.put(POD, made)
     await one.audit.fill()
-    one.server.remove(POD, "n", "pod-0502")
+    one.server.remove(POD, "n", f"pod-{PAGE + 2:04}")
     assert await one.compare(POD) == [SHAPES]
     assert len(one.store.children(SHAPES)) == PAGE + 4
 

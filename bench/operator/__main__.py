@@ -23,7 +23,7 @@ from bench.operator.results import report
 from bench.operator.systems import SYSTEMS
 from bench.processes import stop_on_signals
 
-LIMIT_SECONDS: Final = 840.0
+LIMIT_SECONDS: Final = 1800.0
 PHASE_SECONDS: Final = 300.0
 CALM_SECONDS: Final = 5.0
 
@@ -35,6 +35,7 @@ def main() -> None:
         resources=options.resources,
         steady=min(options.steady, options.resources // 2),
         bursts=options.bursts,
+        pods=options.pods,
         changes=min(options.changes, options.resources),
         pause=options.pause,
         calm=CALM_SECONDS,
@@ -70,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--resources", type=int, default=1000, help="for each operator")
     add("--steady", type=int, default=40, help="of them made one by one")
     add("--bursts", type=int, default=2, help="in which the others are made")
+    add("--pods", action="store_true", help="of all resources, not only of those made one by one")
     add("--changes", type=int, default=60, help="made one by one")
     add("--pause", type=float, default=0.5, help="seconds between calls, whichever operator's")
     add("--idle", type=float, default=180.0, help="seconds without a change at the end")

@@ -8,7 +8,7 @@ from pathlib import Path
 from bench.operator.calls import CallLog
 from bench.operator.history import History
 from bench.operator.phases import Field, Plan, all_phases
-from bench.operator.plane import AUTHOR, Api, cluster
+from bench.operator.plane import AUTHOR, Api, cluster, stop_controllers
 from bench.operator.results import Result, result_of
 from bench.operator.systems import operating, user
 
@@ -30,7 +30,7 @@ async def measure(
         operating(plane, systems, folder) as running,
     ):
         histories = {name: History(name, AUTHOR, user(name)) for name in systems}
-        ground = Field(api, log, running, histories, say)
+        ground = Field(api, log, running, histories, lambda: stop_controllers(plane), say)
         await all_phases(ground, plan)
         return {
             name: result_of(name, history, plan, ground.stretches)

@@ -34,6 +34,7 @@ class Plan:
     resources: int  # present at the end, apart from one to warm up
     steady: int  # of them, made one by one
     bursts: int  # in which the others are made
+    pods: bool  # those of the bursts have pods too, which takes the machine minutes more
     changes: int
     pause: float  # seconds from one steady call to the next, whichever operator it is for
     calm: float  # seconds without a write after which an operator has nothing left to do
@@ -72,6 +73,7 @@ class Field:
     log: CallLog
     systems: Sequence[System]
     histories: dict[str, History]
+    stop_controllers: Callable[[], None]  # those of Kubernetes, which make pods
     say: Callable[[str], None]
     stretches: dict[str, Stretch] = field(default_factory=dict)
 
@@ -134,6 +136,8 @@ async def all_phases(ground: Field, plan: Plan) -> None:
     await warm_up(ground, plan)
     async with ground.stretch("create"):
         await create_steadily(ground, plan)
+        if not plan.pods:
+            ground.stop_controllers()
         await create_bursts(ground, plan)
     async with ground.stretch("change"):
         await change_steadily(ground, plan)

@@ -20,7 +20,7 @@ from cluster.api import Api  # noqa: E402 - only now can it be found
 from cluster.control_plane import ControlPlane  # noqa: E402
 from cluster.kwok import Kwok  # noqa: E402
 
-__all__ = ["AUTHOR", "Api", "ControlPlane", "cluster"]
+__all__ = ["AUTHOR", "Api", "ControlPlane", "cluster", "stop_controllers"]
 
 AUTHOR: Final = "admin"  # the user that makes and changes resources
 SERVED_SECONDS: Final = 30.0
@@ -44,6 +44,12 @@ async def cluster(
             plane.kubectl("create", "namespace", namespace)
         await asyncio.to_thread(stack.enter_context, Kwok(plane, folder))
         yield plane
+
+
+def stop_controllers(plane: ControlPlane) -> None:
+    """Ends what makes pods of Deployments and binds them to nodes."""
+    plane.stop_program("kube-controller-manager")
+    plane.stop_program("kube-scheduler")
 
 
 def _wait_for_resources(plane: ControlPlane) -> None:

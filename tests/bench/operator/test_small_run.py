@@ -12,14 +12,22 @@ from bench.operator import shape
 from bench.operator.calls import CallLog
 from bench.operator.history import History
 from bench.operator.phases import Field, Plan, all_phases
-from bench.operator.plane import AUTHOR, Api, cluster
+from bench.operator.plane import AUTHOR, Api, cluster, stop_controllers
 from bench.operator.results import report, result_of
 from bench.operator.systems import SYSTEMS, operating, user
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]  # builds Kubernetes the first time
 
 PLAN: Final = Plan(
-    resources=4, steady=2, bursts=1, changes=2, pause=0.2, calm=2.0, idle=5.0, limit=120.0
+    resources=4,
+    steady=2,
+    bursts=1,
+    pods=False,
+    changes=2,
+    pause=0.2,
+    calm=2.0,
+    idle=5.0,
+    limit=120.0,
 )
 
 
@@ -33,7 +41,7 @@ async def test_a_small_run_has_every_figure_and_both_operators_make_the_same(
         operating(plane, SYSTEMS, tmp_path) as running,
     ):
         histories = {name: History(name, AUTHOR, user(name)) for name in SYSTEMS}
-        ground = Field(api, log, running, histories, print)
+        ground = Field(api, log, running, histories, lambda: stop_controllers(plane), print)
         await all_phases(ground, PLAN)
         for name in PLAN.steady_names():
             await _applies_what_we_would(api, "go-1", name, manager="peer")

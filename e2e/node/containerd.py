@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from node.images import Image
@@ -74,6 +76,24 @@ class Containerd:
 
     def load(self, image: Image) -> int:
         """Brings an image to the node; gives the bytes of the layers that were not there yet."""
+        with self._previous_kept(image.name):
+            return self._import(image)
+
+    @contextmanager
+    def _previous_kept(self, name: str) -> Iterator[None]:
+        """Keeps the image that ``name`` meant before: its garbage is collected as soon as the name
+        moves on, with the layers that the new image shares and has not laid claim to yet."""
+        if name not in self._ctr("images", "list", "--quiet").split():
+            yield
+            return
+        kept = f"{name}.previous"
+        self._ctr("images", "tag", "--force", name, kept)
+        try:
+            yield
+        finally:
+            self._ctr("images", "rm", kept)
+
+    def _import(self, image: Image) -> int:
         present = frozenset(self._ctr("content", "list", "--quiet").split())
         command = [*self._command(), "images", "import", "-"]
         with subprocess.Popen(

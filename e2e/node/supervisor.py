@@ -76,6 +76,8 @@ class Supervisor:
             case ["stop"]:
                 self.stopping.set()
                 return "stopping"
+            case ["restart", _] if self.state != "ready":
+                return f"the node is not up: {self.state}"
             case ["restart", name]:
                 with self._lock:
                     return self._restart(name)

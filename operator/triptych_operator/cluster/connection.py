@@ -13,7 +13,7 @@ from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
 from triptych_contract.errors import InvalidRequest
 
-CONNECTIONS: Final = 32  # at a time, to the API server
+CONNECTIONS: Final = 16  # at a time, to the API server: each takes up to half a megabyte
 
 
 async def load(kubeconfig: Path | None = None) -> Configuration:

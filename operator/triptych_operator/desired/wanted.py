@@ -22,7 +22,7 @@ from triptych_operator.desired.platform import Platform
 from triptych_operator.desired.state import desired_state
 from triptych_operator.json_values import JsonObject
 
-KEPT: Final = 64  # resources: about 100 KB each
+KEPT: Final = 32  # resources: about 100 KB each
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,5 +87,5 @@ sweep: ## sweeps that `make test` samples, in full: every write, place, walk (ho
 	TRIPTYCH_SWEEP=full $(run) pytest -q --durations=15 $(sweeps) $(ARGS)
 
 .PHONY: mutants
-mutants: ## 74 faults that are put into the operator on purpose; its fast tests find them (an hour)
+mutants: ## faults that are put into the operator on purpose, and which tests find them (an hour)
 	TRIPTYCH_SWEEP=full $(run) pytest -q -s tests/mutants $(ARGS)

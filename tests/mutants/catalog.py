@@ -1,0 +1,513 @@
+"""Deliberate faults of the operator, of the kinds that operators of the field have had.
+
+Each replaces one piece of one source file. ``test_mutants`` shows that each is caught by tests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """In ``path`` below ``operator/triptych_operator``, ``new`` stands where ``old`` does, once."""
+
+    fault: str
+    path: str
+    old: str
+    new: str
+
+
+APPLIER: Final = "controller/applier.py"
+AUDIT: Final = "controller/audit.py"
+EDGE: Final = "controller/edge.py"
+QUEUE: Final = "controller/queue.py"
+RECONCILE: Final = "controller/reconcile.py"
+WORKERS: Final = "controller/workers.py"
+API: Final = "cluster/api.py"
+ELECTION: Final = "cluster/election.py"
+REFUSALS: Final = "cluster/refusals.py"
+EVENTS: Final = "cluster/events.py"
+STORE: Final = "observed/store.py"
+SNAPSHOT: Final = "observed/snapshot.py"
+TROUBLES: Final = "observed/troubles.py"
+DIFFERENCE: Final = "desired/difference.py"
+DEPLOYMENTS: Final = "desired/deployments.py"
+NAMING: Final = "desired/naming.py"
+CONDITIONS: Final = "status/conditions.py"
+ANNOUNCEMENTS: Final = "status/announcements.py"
+STEP: Final = "rollout/step.py"
+COMPLETENESS: Final = "rollout/completeness.py"
+ADMISSION: Final = "rollout/admission.py"
+
+WRITING: Final = (
+    Mutant(
+        "what is not wanted any more is never pruned",
+        RECONCILE,
+        "            await self._applier.prune(service, manifests, step.keep)\n",
+        "",
+    ),
+    Mutant(
+        "objects of others that bear our labels are pruned",
+        APPLIER,
+        "            ours = _owner(body) == service.metadata.uid\n",
+        "            ours = True\n",
+    ),
+    Mutant(
+        "tiers that still serve the old topology are pruned at once",
+        APPLIER,
+        'metadata["labels"].get(naming.COMPONENT) not in keep',
+        "True",
+    ),
+    Mutant(
+        "what is being deleted is deleted again",
+        APPLIER,
+        '                and "deletionTimestamp" not in metadata\n',
+        "",
+    ),
+    Mutant(
+        "a deletion takes whatever bears the name now",
+        API,
+        '            "preconditions": {"uid": uid},\n',
+        "",
+    ),
+    Mutant(
+        "objects of others are adopted by force",
+        APPLIER,
+        "answer = await self._api.apply(kind, manifest, force=False)",
+        "answer = await self._api.apply(kind, manifest)",
+    ),
+    Mutant(
+        "a name counts as free without a look",
+        APPLIER,
+        "        if key.kind in _LOOK_FIRST:\n",
+        "        if not key.kind:\n",
+    ),
+    Mutant(
+        "changes of others win over ours",
+        API,
+        "        force: bool = True,\n",
+        "        force: bool = False,\n",
+    ),
+    Mutant(
+        "a child that is relabelled stays so",
+        APPLIER,
+        "if refused.status not in _CLASHES or not await self._is_ours(service, key):",
+        "if refused.status not in _CLASHES or await self._is_ours(service, key) is not None:",
+    ),
+    Mutant(
+        "replicas are let go of before anybody else owns them",
+        APPLIER,
+        'if child.replicas_ours and "replicas" not in _spec(manifest):',
+        "if not child:",
+    ),
+    Mutant(
+        "replicas are handed over when the autoscaler owns them already",
+        STORE,
+        'return owners == {(naming.MANAGER, "Apply")}',
+        "return bool(owners)",
+    ),
+    Mutant(
+        "an answer is not kept: the next look writes again until a watch tells",
+        APPLIER,
+        "        self._store.put(key.kind, answer)\n        child =",
+        "        child =",
+    ),
+    Mutant(
+        "what the server keeps in another form is written for ever",
+        APPLIER,
+        "if child is not None and child.version == version_of(answer):",
+        "if child is None:",
+    ),
+    Mutant(
+        "what is as wanted is written all the same",
+        APPLIER,
+        "        if is_as_wanted(manifest, body):\n",
+        "        if not body:\n",
+    ),
+    Mutant(
+        "what was as wanted once is never looked at again",
+        APPLIER,
+        "return settled.get(child.key) == _seen(manifest, child)",
+        "return child.key in settled",
+    ),
+    Mutant(
+        "children of a deleted namesake are taken over while they die",
+        APPLIER,
+        '        if owner not in ("", service.metadata.uid):\n',
+        "        if not body:\n",
+    ),
+    Mutant(
+        "the first refusal keeps the children beside it from being made",
+        APPLIER,
+        "for answer in await asyncio.gather(*calls, return_exceptions=True):",
+        "for answer in [await call for call in calls]:",
+    ),
+)
+
+WANTING: Final = (
+    Mutant(
+        "children have no owner",
+        NAMING,
+        "    if service.metadata.uid:\n",
+        "    if not service.metadata.uid:\n",
+    ),
+    Mutant(
+        "replicas are sent although an autoscaler owns them",
+        DEPLOYMENTS,
+        "fixed = {} if spec.autoscaling is not None else ",
+        "fixed = ",
+    ),
+    Mutant(
+        "a changed configuration rolls no pods",
+        DEPLOYMENTS,
+        "**given.metadata.annotations, naming.CONFIG_DIGEST: digest}",
+        '**given.metadata.annotations, naming.CONFIG_DIGEST: ""}',
+    ),
+    Mutant(
+        "the user's labels replace ours",
+        DEPLOYMENTS,
+        "{**given.metadata.labels, **naming.labels(service, tier)}",
+        "{**naming.labels(service, tier), **given.metadata.labels}",
+    ),
+    Mutant(
+        "our earlier fields stay, as the digest is not looked at",
+        DIFFERENCE,
+        '"annotations": {**own, APPLIED: digest}',
+        '"annotations": {**own}',
+    ),
+    Mutant(
+        "lists may have more than we want",
+        DIFFERENCE,
+        "    return len(found) == len(wanted) and all(\n",
+        "    return len(found) >= len(wanted) and all(\n",
+    ),
+    Mutant(
+        "what others add to a merged list counts as drift",
+        DIFFERENCE,
+        "    if field in _MERGED:\n",
+        '    if field == "":\n',
+    ),
+    Mutant(
+        "a changed value counts as ours when its kind is the same",
+        DIFFERENCE,
+        "return bool(standing == wanted and type(standing) is type(wanted))",
+        "return type(standing) is type(wanted)",
+    ),
+)
+
+KNOWING: Final = (
+    Mutant(
+        "an older version replaces a newer one",
+        STORE,
+        "        if known is not None and known.version >= version:\n            return None\n",
+        "",
+    ),
+    Mutant(
+        "a late deletion takes the successor out of sight",
+        STORE,
+        '        if known is None or known.uid != body["metadata"]["uid"]:\n',
+        "        if known is None:\n",
+    ),
+    Mutant(
+        "bookkeeping of the server wakes the operator again and again",
+        STORE,
+        '_TIMES: Final = frozenset({"lastTransitionTime", "lastProbeTime", "lastScaleTime"})',
+        "_TIMES: Final = frozenset[str]()",
+    ),
+    Mutant(
+        "a change of a child's conditions is no news",
+        STORE,
+        "(known.uid, known.packed) == (child.uid, packed)",
+        "known.uid == child.uid",
+    ),
+    Mutant(
+        "a child is whose label says so, not its owner's",
+        STORE,
+        'if one["kind"] == KIND)',
+        "if not one)",
+    ),
+    Mutant(
+        "what a list shows anew hides deletions",
+        EDGE,
+        "            self._listed(kind)\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "deletions are taken for changes",
+        EDGE,
+        '        if event == "DELETED":\n',
+        '        if event == "REMOVED":\n',
+    ),
+    Mutant(
+        "what is younger than the list is forgotten",
+        AUDIT,
+        "            and child.version <= listed\n",
+        "",
+    ),
+    Mutant(
+        "a missed deletion is never noticed",
+        AUDIT,
+        "        self._drop_missing(kind, scope, seen, listed)\n",
+        "",
+    ),
+    Mutant(
+        "a missed update is never noticed",
+        AUDIT,
+        "return known is None or known.version < version_of(body)",
+        "return known is None",
+    ),
+    Mutant(
+        "other namespaces are forgotten when one is listed",
+        AUDIT,
+        "            and scope in (None, child.key.namespace)\n",
+        "",
+    ),
+    Mutant(
+        "only the first page of a list counts",
+        API,
+        '            if not query["continue"]:\n                return\n',
+        "            return\n",
+    ),
+)
+
+WORKING: Final = (
+    Mutant(
+        "an event that comes during the work is lost",
+        QUEUE,
+        "            self._again.add(key)\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "failures come back at once",
+        QUEUE,
+        "self._first * 2.0 ** min(count, 32)",
+        "self._first",
+    ),
+    Mutant(
+        "failures come back never",
+        QUEUE,
+        "        self.add_later(key, delay)\n        return delay\n",
+        "        return delay\n",
+    ),
+    Mutant(
+        "success does not forget earlier failures",
+        QUEUE,
+        "        self._failures.pop(key, None)\n",
+        "",
+    ),
+    Mutant(
+        "a later timer replaces an earlier one",
+        QUEUE,
+        "        if standing is not None and standing.when() <= loop.time() + seconds:\n"
+        "            return\n",
+        "",
+    ),
+    Mutant(
+        "a resource that hangs holds a worker for ever",
+        WORKERS,
+        "        async with asyncio.timeout(limit):\n",
+        "        async with asyncio.timeout(None):\n",
+    ),
+    Mutant(
+        "a fault with one resource ends a worker",
+        WORKERS,
+        "    except Exception:  #",
+        "    except MemoryError:  #",
+    ),
+    Mutant(
+        "the time that a busy server asks for is not given",
+        WORKERS,
+        "at_least=refused.retry_after",
+        "at_least=0.0",
+    ),
+    Mutant(
+        "a busy server counts as one that will always refuse",
+        REFUSALS,
+        "self.status in (UNREACHABLE, CONFLICT, TOO_MANY_REQUESTS)",
+        "self.status in (UNREACHABLE, CONFLICT)",
+    ),
+    Mutant(
+        "an answer that is no Status breaks the operator",
+        REFUSALS,
+        "    if not isinstance(said, dict):\n",
+        "    if said is None:\n",
+    ),
+    Mutant(
+        "two replicas lead: a holder that cannot renew goes on for the whole term",
+        ELECTION,
+        "_GIVE_UP: Final = 2 / 3",
+        "_GIVE_UP: Final = 4 / 3",
+    ),
+    Mutant(
+        "two replicas lead: clocks of two machines are compared",
+        ELECTION,
+        "        if seen != self._seen:\n",
+        "        if seen == self._seen:\n",
+    ),
+    Mutant(
+        "a leader that lost writes on",
+        API,
+        '        if verb != "GET" and not self._may_write():\n',
+        "        if self._may_write() is None:\n",
+    ),
+    Mutant(
+        "a lost leader takes the Lease from its successor as it ends",
+        ELECTION,
+        "            if lease is not None and _holder(lease) == self._claim.identity:\n",
+        "            if lease is not None:\n",
+    ),
+)
+
+SAYING: Final = (
+    Mutant(
+        "the status repeats the spec instead of what is observed",
+        CONDITIONS,
+        "        ready=sum(pod.ready for pod in updated),\n",
+        "        ready=snapshot.desired,\n",
+    ),
+    Mutant(
+        "ready counts pods of older revisions",
+        CONDITIONS,
+        "        ready=sum(pod.ready for pod in updated),\n",
+        "        ready=sum(pod.ready for pod in staying),\n",
+    ),
+    Mutant(
+        "ready although old pods make up the number",
+        COMPLETENESS,
+        "        and all(pod.ready and pod.revision == revision for pod in staying)\n",
+        "        and all(pod.ready for pod in staying)\n",
+    ),
+    Mutant(
+        "ready before the change is applied",
+        COMPLETENESS,
+        "        tier.revision == revision\n        and len(staying)",
+        "        len(staying)",
+    ),
+    Mutant(
+        "pods that go count as there",
+        SNAPSHOT,
+        'terminating="deletionTimestamp" in metadata',
+        "terminating=False",
+    ),
+    Mutant(
+        "observedGeneration says more than was done",
+        CONDITIONS,
+        "    generation = service.metadata.generation\n",
+        "    generation = service.metadata.generation + 1\n",
+    ),
+    Mutant(
+        "a process that knows less sets observedGeneration back",
+        RECONCILE,
+        " or status.observed_generation < previous.observed_generation:",
+        ":",
+    ),
+    Mutant(
+        "an unchanged status is written at every look",
+        RECONCILE,
+        "if status == previous or status",
+        "if status",
+    ),
+    Mutant(
+        "times move at every look",
+        CONDITIONS,
+        "            if (one.type, one.status) == (verdict.type, verdict.status)\n",
+        "            if (one.type, one.status) == (verdict.type, verdict.reason)\n",
+    ),
+    Mutant(
+        "a time stays when its condition flips",
+        CONDITIONS,
+        "            if (one.type, one.status) == (verdict.type, verdict.status)\n",
+        "            if one.type == verdict.type\n",
+    ),
+    Mutant(
+        "a refusal is not told",
+        RECONCILE,
+        "snapshot_of(self._store.children(key), trouble)",
+        "snapshot_of(self._store.children(key))",
+    ),
+    Mutant(
+        "a refusal is told but not tried again",
+        RECONCILE,
+        "        if refused:\n            raise refused\n",
+        "",
+    ),
+    Mutant(
+        "a refusal that passes stalls",
+        RECONCILE,
+        "lasting=not refused.passes",
+        "lasting=True",
+    ),
+    Mutant(
+        "the status of a namesake is overwritten",
+        RECONCILE,
+        'for name in ("name", "namespace", "uid")}',
+        'for name in ("name", "namespace")}',
+    ),
+    Mutant(
+        "what is being deleted is brought about again",
+        RECONCILE,
+        ' or "deletionTimestamp" in body["metadata"]',
+        "",
+    ),
+    Mutant(
+        "an Event at every look while it stalls",
+        ANNOUNCEMENTS,
+        "(stalled_before is None or stalled_before.reason != stalled.reason)",
+        "stalled.reason",
+    ),
+    Mutant(
+        "no Event when it becomes ready",
+        ANNOUNCEMENTS,
+        "if _is_true(ready) and not _is_true(ready_before) and ready is not None:",
+        "if _is_true(ready) and _is_true(ready_before) and ready is not None:",
+    ),
+    Mutant(
+        "an Event that is refused fails the look",
+        EVENTS,
+        "    except Refusal as refused:\n",
+        "    except ZeroDivisionError as refused:\n",
+    ),
+    Mutant(
+        "a crash is told without the last words",
+        TROUBLES,
+        "lines[-1].strip()",
+        "lines[0].strip()",
+    ),
+    Mutant(
+        "an image that cannot be pulled is not named",
+        TROUBLES,
+        "f\"image {container.get('image', '')}: ",
+        'f"image: ',
+    ),
+)
+
+ROLLING: Final = (
+    Mutant(
+        "the gateway is switched before the new tiers run",
+        STEP,
+        "        if waiting:\n",
+        "        if not waiting:\n",
+    ),
+    Mutant(
+        "old tiers go while the gateway still uses them",
+        STEP,
+        "    if old and not can_take_over(gateway, revisions[Tier.GATEWAY], surge_percent):\n",
+        "    if not topology:\n",
+    ),
+    Mutant(
+        "new pods pass the gate one by one while old ones serve",
+        ADMISSION,
+        "if pod.revision == revision and (complete or not _has_old(tier, revision)):",
+        "if pod.revision == revision:",
+    ),
+    Mutant(
+        "old gateways that still answer keep no worker alive",
+        COMPLETENESS,
+        "return not old and sum(pod.ready for pod in new) >= tier.desired",
+        "return sum(pod.ready for pod in new) >= tier.desired",
+    ),
+)
+
+MUTANTS: Final = (*WRITING, *WANTING, *KNOWING, *WORKING, *SAYING, *ROLLING)

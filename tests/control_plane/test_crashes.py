@@ -44,6 +44,9 @@ class Case:
     write: int
     fate: Fate
 
+    def __str__(self) -> str:
+        return f"{self.transition}, write {self.write}, {self.fate.name.lower()}"
+
 
 def cases(transition: Transition, writes: int) -> list[Case]:
     """Every case, or a sample that is the same in every run."""
@@ -105,6 +108,7 @@ async def attempt(one: Trial, todo: list[Case], wanted: Children, report: Report
         try:
             await crash(one, case, wanted, report)
             await one.clear()
+            print(f"{case}: converged; {len(todo)} left")
         except (TimeoutError, RuntimeError, ApiError) as error:
             report.failures.append(f"{case}: {error}")
             return

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -37,20 +37,15 @@ class Case:
     fault: str
     transition: Transition
 
+    def __str__(self) -> str:
+        return f"{self.fault}, {self.transition}"
+
 
 def cases() -> list[Case]:
     """Every pair, or each fault with one transition, such that each of them has its turn."""
     if FULL:
         return [Case(*pair) for pair in itertools.product(FAULTS, Transition)]
     return [Case(*pair) for pair in zip(FAULTS, itertools.cycle(Transition), strict=False)]
-
-
-@dataclass
-class Report:
-    """What was found, and how long each case took to converge after its fault's end."""
-
-    seconds: dict[Case, float] = field(default_factory=dict)
-    failures: list[str] = field(default_factory=list)
 
 
 async def endure(one: Trial, case: Case, expected: Undisturbed) -> float:
@@ -75,32 +70,37 @@ async def endure(one: Trial, case: Case, expected: Undisturbed) -> float:
     return took
 
 
-async def lane(kubeconfig: Path, folder: Path, todo: list[Case], report: Report) -> None:
-    """Tries cases one after another; after a failure in another namespace."""
-    while todo and len(report.failures) < MOST_FAILURES:
+async def attempt(one: Trial, todo: list[Case], failures: list[str]) -> None:
+    """Tries cases one after another, until one fails and leaves the namespace as it is."""
+    expected: dict[Transition, Undisturbed] = {}
+    while todo:
+        case = todo.pop()
+        try:
+            if case.transition not in expected:
+                expected[case.transition] = await undisturbed(one, case.transition)
+            seconds = await endure(one, case, expected[case.transition])
+            await one.clear()
+        except (TimeoutError, RuntimeError, ApiError, AssertionError) as error:
+            failures.append(f"{case}: {error}")
+            return
+        print(f"{case}: converged {seconds:.1f} s after its end; {len(todo)} left")
+
+
+async def lane(kubeconfig: Path, folder: Path, todo: list[Case], failures: list[str]) -> None:
+    """Tries cases, in as many namespaces as fail."""
+    while todo and len(failures) < MOST_FAILURES:
         async with trial(kubeconfig, folder) as one:
-            expected: dict[Transition, Undisturbed] = {}
-            while todo:
-                case = todo.pop()
-                try:
-                    if case.transition not in expected:
-                        expected[case.transition] = await undisturbed(one, case.transition)
-                    report.seconds[case] = await endure(one, case, expected[case.transition])
-                    await one.clear()
-                except (TimeoutError, RuntimeError, ApiError, AssertionError) as error:
-                    report.failures.append(f"{case}: {error}")
-                    break
+            await attempt(one, todo, failures)
 
 
 @pytest.mark.timeout(3600)
 async def test_faults_are_outlived_and_statuses_stay_true(cluster: Cluster, tmp_path: Path) -> None:
-    report, todo = Report(), cases()[::-1]
+    failures: list[str] = []
+    todo = cases()[::-1]
     async with asyncio.TaskGroup() as group:
         for _ in range(LANES):
-            group.create_task(lane(cluster.kubeconfig, tmp_path, todo, report))
-    for case, seconds in report.seconds.items():
-        print(f"{case.fault}, {case.transition}: converged {seconds:.1f} s after its end")
-    assert report.failures == [], "\n\n".join(report.failures)
+            group.create_task(lane(cluster.kubeconfig, tmp_path, todo, failures))
+    assert failures == [], "\n\n".join(failures)
 
 
 async def test_what_no_watch_ever_tells_is_found_by_the_audit(

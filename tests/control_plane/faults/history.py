@@ -136,7 +136,10 @@ class _Seen:
             yield f"observedGeneration fell from {before} to {observed}"
         self._observed[uid] = observed
         about = {one["type"]: one.get("observedGeneration") for one in status.get("conditions", ())}
-        if about.get("Ready", observed) != observed or max(about.values(), default=0) > observed:
+        if (
+            about.get("Ready", observed) != observed
+            or max(about.values(), default=observed) > observed
+        ):
             yield f"conditions about {about} beside observedGeneration {observed}"
         spec = self._marks.get((uid, observed))
         if spec is not None and _condition({"status": status}, "Ready") == "True":

@@ -1,4 +1,4 @@
-"""Children compare equal when they were made alike, and differ in words when they were not. Pure."""
+"""Children that were made alike compare equal; others differ, in words. Pure."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from triptych_contract.errors import Unavailable
 from triptych_operator.cluster import connection
 from triptych_operator.cluster.api import PAGE
 from triptych_operator.cluster.kinds import OBSERVED, SERVICE_RESOURCE, Kind
-from triptych_operator.controller.stateless import NoDifferences, NoMemories, NoProgress
+from triptych_operator.controller.stateless import NO_PEER, NoDifferences, NoMemories, NoProgress
 from triptych_operator.desired import naming
 from triptych_operator.observed.store import ServiceKey, Store, belongs
 
@@ -84,6 +84,7 @@ class Edge:
             registry=self._registry(kubeconfig),
             settings=_settings(),
             memories=NoMemories(),
+            identity=NO_PEER,
             standalone=True,
             clusterwide=not namespaces,
             namespaces=list(namespaces),

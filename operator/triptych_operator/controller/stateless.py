@@ -4,10 +4,15 @@ was, and copies the whole of it four times to do so; we have no such handler.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import kopf
+from kopf._core.engines.peering import Identity
 from kopf._core.reactor.inventory import ResourceMemories, ResourceMemory
+
+# Who this process is among peers, which it has none of. kopf would ask for the user's name, and the
+# user of a container has none.
+NO_PEER: Final = Identity("triptych-operator")
 
 
 class NoMemories(ResourceMemories):

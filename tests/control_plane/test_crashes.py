@@ -17,15 +17,15 @@ from typing import Final
 
 import pytest
 from cluster.api import ApiError
-from cluster.children import Children
 from cluster.kubectl import Cluster
 from cluster.waiting import eventually
 from control_plane.faults.proxy import Trap, When
-from control_plane.faults.sweep import CONVERGE_SECONDS, FULL, MOST_FAILURES
+from control_plane.faults.sweep import CONVERGE_TIMES, FULL, MOST_FAILURES
 from control_plane.faults.transitions import Transition
-from control_plane.faults.trial import SETTLE_SECONDS, Trial, trial, undisturbed
+from control_plane.faults.trial import SETTLE_SECONDS, Trial, Undisturbed, trial, undisturbed
 
 SAMPLE: Final = 4  # cases of each transition
+CONVERGE_SECONDS: Final = 30.0  # from the start of an operator to the end of what it has to do
 
 
 class Fate(Enum):
@@ -74,7 +74,7 @@ class Report:
         )
 
 
-async def crash(one: Trial, case: Case, wanted: Children, report: Report) -> None:
+async def crash(one: Trial, case: Case, expected: Undisturbed, report: Report) -> None:
     """Tries one case."""
     when, kills = case.fate.value
     sprung = asyncio.Event()
@@ -85,7 +85,7 @@ async def crash(one: Trial, case: Case, wanted: Children, report: Report) -> Non
         sprung.set()
 
     async def over() -> bool:
-        return sprung.is_set() or not await one.amiss(case.transition, wanted)
+        return sprung.is_set() or not await one.amiss(case.transition, expected.wanted)
 
     await one.begin(case.transition)
     one.proxy.trap = Trap(len(one.proxy.writes) + case.write, when, spring, closes=kills)
@@ -95,18 +95,19 @@ async def crash(one: Trial, case: Case, wanted: Children, report: Report) -> Non
     if not one.operator.running:
         await one.operator.start()
     started = time.monotonic()
-    await one.converged(case.transition, wanted, CONVERGE_SECONDS)
+    limit = max(CONVERGE_SECONDS, CONVERGE_TIMES * expected.seconds)
+    await one.converged(case.transition, expected.wanted, limit)
     report.slowest = max(report.slowest, time.monotonic() - started)
     report.reached += sprung.is_set()
 
 
-async def attempt(one: Trial, todo: list[Case], wanted: Children, report: Report) -> None:
+async def attempt(one: Trial, todo: list[Case], expected: Undisturbed, report: Report) -> None:
     """Tries cases one after another, until one fails and leaves the namespace as it is."""
     while todo:
         case = todo.pop()
         report.tried += 1
         try:
-            await crash(one, case, wanted, report)
+            await crash(one, case, expected, report)
             await one.clear()
             print(f"{case}: converged; {len(todo)} left")
         except (TimeoutError, RuntimeError, ApiError) as error:
@@ -124,7 +125,7 @@ async def sweep(kubeconfig: Path, folder: Path, transition: Transition) -> Repor
             if todo is None:
                 report.writes = len(expected.writes)
                 todo = cases(transition, report.writes)
-            await attempt(one, todo, expected.wanted, report)
+            await attempt(one, todo, expected, report)
     return report
 
 

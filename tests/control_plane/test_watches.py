@@ -18,15 +18,12 @@ from cluster.kubectl import Cluster
 from control_plane.faults import watches
 from control_plane.faults.catalog import FAULTS
 from control_plane.faults.history import recorded, violations
-from control_plane.faults.sweep import FULL, LANES, MOST_FAILURES
+from control_plane.faults.sweep import CONVERGE_TIMES, FULL, LANES, MOST_FAILURES
 from control_plane.faults.transitions import Transition
 from control_plane.faults.trial import Trial, Undisturbed, trial, undisturbed
 
 LASTS_SECONDS: Final = 4.0
-# From a fault's end to convergence; or this often what it takes without faults, on a machine so
-# busy that that is longer.
-CONVERGE_SECONDS: Final = 10.0
-CONVERGE_TIMES: Final = 3.0
+CONVERGE_SECONDS: Final = 10.0  # from a fault's end
 AUDIT_SECONDS: Final = 30.0  # until what no watch ever told is known all the same
 
 

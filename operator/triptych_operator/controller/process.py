@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -19,6 +20,9 @@ def operate(settings: OperatorSettings, *, verbose: bool) -> None:
         Unavailable: it lost the election, or the watches ended; start it again.
     """
     _log(verbose=verbose)
+    # What is imported stays: collections that need not look at it are quick, and come soon enough
+    # for the events of watches, each a web of objects, not to pile up.
+    gc.freeze()
     asyncio.run(_until_signalled(settings))
 
 

@@ -18,7 +18,7 @@ from bench.pictures import data_url
 from bench.samples import Sample
 
 QUESTION = "what is in this picture"
-REQUEST_SECONDS = 180.0
+REQUEST_SECONDS = 300.0
 
 
 class WrongAnswer(Exception):

@@ -40,6 +40,7 @@ class Summary:
     requests_per_second: float
     tokens_per_second: float
     cores: float
+    core_seconds: float  # of one request; hardly changes when others use the machine
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
@@ -61,6 +62,7 @@ def summarise(loads: Sequence[Load]) -> Summary:
         requests_per_second=len(samples) / seconds,
         tokens_per_second=sum(sample.tokens for sample in samples) / seconds,
         cores=sum(load.cpu_seconds for load in loads) / seconds,
+        core_seconds=sum(load.cpu_seconds for load in loads) / len(samples),
     )
 
 

@@ -166,6 +166,7 @@ def _line(number: int, cell: Cell, name: str, load: Load) -> str:
         f"  token {milliseconds(summary.per_token):>5} ms"
         f"  {summary.requests_per_second:.2f} requests/s"
         f"  {summary.tokens_per_second:6.1f} tokens/s  {summary.cores:.2f} cores"
+        f"  {summary.core_seconds:.2f} core s per request"
     )
 
 
@@ -184,7 +185,8 @@ def report(results: Results) -> str:
 def _cell_table(summaries: dict[str, Summary]) -> str:
     head = [
         "system", "requests", "TTFT P50 ms", "TTFT P99 ms", "ms per output token",
-        "requests/s", "output tokens/s", "cores busy", "requests/s against vLLM",
+        "requests/s", "output tokens/s", "cores busy", "core s per request",
+        "requests/s against vLLM",
     ]  # fmt: skip
     peer = summaries.get(VLLM)
     rows = [
@@ -197,6 +199,7 @@ def _cell_table(summaries: dict[str, Summary]) -> str:
             f"{summary.requests_per_second:.2f}",
             f"{summary.tokens_per_second:.1f}",
             f"{summary.cores:.2f}",
+            f"{summary.core_seconds:.2f}",
             ratio(summary.requests_per_second, peer.requests_per_second) if peer else "-",
         ]
         for name, summary in summaries.items()

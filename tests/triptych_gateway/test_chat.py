@@ -72,7 +72,7 @@ async def test_a_picture_is_sent_once_and_then_leased(stand, picture, ask):
         )
         encoder = made.one(Tier.ENCODER)
         assert len(encoder.encoded) == 1
-        assert encoder.received == 4 * 4 * 1176 * 4  # 60 x 60 -> 56 x 56 -> 16 patches, float32
+        assert encoder.received == 4 * 4 * 588 * 4  # 60 x 60 -> 56 x 56 -> 16 patches, float32
         assert first.headers[FINGERPRINT_HEADER] == encoder.fingerprint
         assert set(first.json()["triptych"]["times"]) >= {"media_decode", "processor", "encode"}
         assert second.json()["triptych"]["counts"]["encoder_cache_hits"] == 1

@@ -28,7 +28,7 @@ _SWITCH_SECONDS: Final = 0.0002
 # A decode step reads every weight, whether for one answer or for eight. Where tiers share cores, a
 # decode that lets the others go first has more answers in each step, and all are done sooner. It
 # only counts within one control group, so pods do not notice.
-_DECODE_NICENESS: Final = 10
+_DECODE_NICENESS: Final = 5
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -124,25 +124,15 @@ class Generation:
             progress.exhausted = True  # every encoder was asked
             raise
 
-    async def _fused_steps(
+    def _fused_steps(
         self, progress: _Progress, route: Route, handles: Sequence[Handle], holdings: Holdings
     ) -> AsyncGenerator[TokenEvent, None]:
         pod = self._choose(Tier.FUSED, route.fused, progress, handles)
         request = progress.prepared.generate_request(
             _fingerprint_of(handles), pod.model_digest, handles
         )
-        with self._pools.working(pod.address):
-            try:
-                async with aclosing(
-                    self._calls.generate(pod.address, request, progress.deadline)
-                ) as events:
-                    async for event in events:
-                        holdings.used()
-                        _report(progress.journal, event)
-                        yield event
-            except TriptychError as error:
-                self._note(progress, pod, handles, error)
-                raise
+        tokens = self._calls.generate(pod.address, request, progress.deadline)
+        return self._passed_on(progress, pod, handles, holdings, tokens)
 
     async def _split_steps(
         self, progress: _Progress, route: Route, handles: Sequence[Handle], holdings: Holdings
@@ -176,7 +166,7 @@ class Generation:
             self._note(progress, pod, handles, error)
             raise
 
-    async def _decoded(
+    def _decoded(
         self, progress: _Progress, route: Route, answer: PrefillResponse, holdings: Holdings
     ) -> AsyncGenerator[TokenEvent, None]:
         pod = self._choose(Tier.DECODE, route.decode, progress, ())
@@ -187,18 +177,28 @@ class Generation:
             state=answer.state,
             sampling=progress.prepared.sampling,
         )
-        with self._pools.working(pod.address):
-            try:
-                async with aclosing(
-                    self._calls.decode(pod.address, request, progress.deadline)
-                ) as events:
+        tokens = self._calls.decode(pod.address, request, progress.deadline)
+        return self._passed_on(progress, pod, [answer.kv], holdings, tokens)
+
+    async def _passed_on(
+        self,
+        progress: _Progress,
+        pod: Pod,
+        handles: Sequence[Handle],
+        holdings: Holdings,
+        tokens: AsyncGenerator[TokenEvent, None],
+    ) -> AsyncGenerator[TokenEvent, None]:
+        """The tokens of ``pod``, which has fetched all that is held once it sends one."""
+        try:
+            with self._pools.working(pod.address):
+                async with aclosing(tokens) as events:
                     async for event in events:
                         holdings.used()
                         _report(progress.journal, event)
                         yield event
-            except TriptychError as error:
-                self._note(progress, pod, [answer.kv], error)
-                raise
+        except TriptychError as error:
+            self._note(progress, pod, handles, error)
+            raise
 
     def _choose(
         self, tier: Tier, pods: Sequence[Pod], progress: _Progress, handles: Sequence[Handle]

@@ -50,7 +50,7 @@ class Family(Protocol):
 
     arguments: Mapping[str, Any]  # of the image processor's call
 
-    def tensors(self, features: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    def tensors(self, features: Mapping[str, Any], image_processor: Any) -> dict[str, torch.Tensor]:
         """What the vision part takes, of one picture."""
         ...
 
@@ -64,9 +64,14 @@ class QwenVL:
 
     arguments: Mapping[str, Any] = {}
 
-    def tensors(self, features: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-        """Patches [patches, channels * temporal * patch * patch]."""
-        return {"pixel_values": features["pixel_values"]}
+    def tensors(self, features: Mapping[str, Any], image_processor: Any) -> dict[str, torch.Tensor]:
+        """Patches [patches, channels * patch * patch]: the processor repeats a still picture for
+        each frame of a patch, which the encoder can do without being sent the bytes."""
+        patches = features["pixel_values"]
+        frames = image_processor.temporal_patch_size
+        side = image_processor.patch_size
+        still = patches.view(len(patches), -1, frames, side * side)[:, :, 0]
+        return {"pixel_values": still.flatten(1)}
 
     def grid(self, features: Mapping[str, Any]) -> tuple[int, ...]:
         """(t, h, w) in patches."""
@@ -78,8 +83,9 @@ class SmolVLM:
 
     arguments: Mapping[str, Any] = {"return_row_col_info": True}
 
-    def tensors(self, features: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    def tensors(self, features: Mapping[str, Any], image_processor: Any) -> dict[str, torch.Tensor]:
         """Tiles [tiles, channels, side, side]. Alone, a picture has no padding to mask."""
+        del image_processor
         return {"pixel_values": features["pixel_values"][0]}
 
     def grid(self, features: Mapping[str, Any]) -> tuple[int, ...]:
@@ -141,7 +147,7 @@ class PictureProcessor:
                 f"the model cannot read an image of {pixels.width} x {pixels.height} pixels"
             ) from error
         text = self._processor.replace_image_token(features, image_idx=0)
-        tensors = self._family.tensors(features)
+        tensors = self._family.tensors(features, self._processor.image_processor)
         return Processed(
             tensors={name: tensor.contiguous() for name, tensor in tensors.items()},
             layout=self._layout(text, self._family.grid(features)),

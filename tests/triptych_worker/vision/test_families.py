@@ -7,6 +7,8 @@ bits; over a few layers that stays below 2e-5 of an embedding's scale.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from vision.families import Family, pictures
@@ -50,3 +52,18 @@ def test_equal_pictures_have_equal_embeddings(family: Family) -> None:
     item = pictures(family.name)[0]
     one, other = family.vision.encode([item, item])
     close(one, other)
+
+
+def test_a_still_picture_sent_as_one_frame_is_the_same_to_the_last_bit(family: Family) -> None:
+    item = pictures(family.name)[2]
+    pixels = item.tensors["pixel_values"]
+    if family.name == "smolvlm":
+        return  # tiles have no frames
+    frame = pixels.view(len(pixels), 3, 2, -1)[:, :, :1]
+    whole = frame.expand(-1, -1, 2, -1).reshape(pixels.shape)
+    sent = replace(item, tensors={"pixel_values": frame.reshape(len(pixels), -1)})
+    (one,), (other,) = (
+        family.vision.encode([each])
+        for each in (sent, replace(item, tensors={"pixel_values": whole}))
+    )
+    assert torch.equal(one, other)

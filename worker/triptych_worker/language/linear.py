@@ -117,7 +117,7 @@ def projection(weight: torch.Tensor, bias: torch.Tensor | None = None) -> Projec
 def joined(*layers: torch.nn.Linear) -> Projection:
     """Layers with the same input as one; their outputs lie side by side."""
     weights: list[torch.Tensor] = [layer.weight for layer in layers]
-    biases = [layer.bias for layer in layers]
+    biases: list[torch.Tensor] = [layer.bias for layer in layers]
     return projection(torch.cat(weights), None if biases[0] is None else torch.cat(biases))
 
 

@@ -12,11 +12,12 @@ from triptych_contract.errors import NotFound
 from triptych_contract.v1 import common_pb2, stages_pb2, stages_pb2_grpc, worker_pb2
 from triptych_contract.v1.worker_pb2_grpc import CacheAdminServicer, WorkerServicer
 
-from triptych_worker.domain import EncodeInput
+from triptych_worker.domain import EncodeInput, TokenEvent
 from triptych_worker.serving import checks, incoming, outgoing
 from triptych_worker.serving.admission import ByteBudget
 from triptych_worker.serving.logs import REQUEST_ID
 from triptych_worker.serving.receiving import first_header, receive
+from triptych_worker.serving.tier import Stages
 from triptych_worker.serving.worker import Worker
 
 _Context = grpc.aio.ServicerContext[Any, Any]
@@ -65,10 +66,9 @@ class PrefillService(stages_pb2_grpc.PrefillServicer):
         self, request: stages_pb2.GenerateRequest, context: _Context
     ) -> stages_pb2.PrefillResponse:
         """The first token and a leased KV handle."""
-        REQUEST_ID.set(incoming.request_id(request.request_id))
-        digest = checks.digest_hex("model_digest", request.model_digest)
+        stages = _language_stages(self._worker, request)
         prompt = incoming.generate_input(request)
-        stage = _present(self._worker.for_model(digest).stages.prefill)
+        stage = _present(stages.prefill)
         return outgoing.prefill_response(await stage.prefill(prompt))
 
 
@@ -78,17 +78,13 @@ class DecodeService(stages_pb2_grpc.DecodeServicer):
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
 
-    async def Decode(
+    def Decode(
         self, request: stages_pb2.DecodeRequest, context: _Context
     ) -> AsyncGenerator[common_pb2.TokenEvent, None]:
         """Streams the tokens after those in the request's state."""
-        REQUEST_ID.set(incoming.request_id(request.request_id))
-        digest = checks.digest_hex("model_digest", request.model_digest)
+        stages = _language_stages(self._worker, request)
         answer = incoming.decode_input(request)
-        stage = _present(self._worker.for_model(digest).stages.decode)
-        async with aclosing(stage.decode(answer)) as events:
-            async for event in events:
-                yield outgoing.token_event(event)
+        return _messages(_present(stages.decode).decode(answer))
 
 
 class FusedService(stages_pb2_grpc.FusedServicer):
@@ -97,17 +93,13 @@ class FusedService(stages_pb2_grpc.FusedServicer):
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
 
-    async def Generate(
+    def Generate(
         self, request: stages_pb2.GenerateRequest, context: _Context
     ) -> AsyncGenerator[common_pb2.TokenEvent, None]:
         """Streams all tokens of the answer."""
-        REQUEST_ID.set(incoming.request_id(request.request_id))
-        digest = checks.digest_hex("model_digest", request.model_digest)
+        stages = _language_stages(self._worker, request)
         prompt = incoming.generate_input(request)
-        stage = _present(self._worker.for_model(digest).stages.fused)
-        async with aclosing(stage.generate(prompt)) as events:
-            async for event in events:
-                yield outgoing.token_event(event)
+        return _messages(_present(stages.fused).generate(prompt))
 
 
 class DescribeService(WorkerServicer):
@@ -150,6 +142,22 @@ class CacheAdminService(CacheAdminServicer):
     def _holdings(self) -> worker_pb2.HoldingsResponse:
         held = [holding for cache in self._worker.caches for holding in cache.holdings()]
         return outgoing.holdings_response(self._worker.instance, held)
+
+
+def _language_stages(
+    worker: Worker, request: stages_pb2.GenerateRequest | stages_pb2.DecodeRequest
+) -> Stages:
+    """The stages of the language model that the request is for."""
+    REQUEST_ID.set(incoming.request_id(request.request_id))
+    return worker.for_model(checks.digest_hex("model_digest", request.model_digest)).stages
+
+
+async def _messages(
+    events: AsyncGenerator[TokenEvent, None],
+) -> AsyncGenerator[common_pb2.TokenEvent, None]:
+    async with aclosing(events):
+        async for event in events:
+            yield outgoing.token_event(event)
 
 
 def _present(stage: _Stage | None) -> _Stage:

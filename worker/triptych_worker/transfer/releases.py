@@ -9,10 +9,11 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Final, cast
 
 import grpc
 from triptych_contract.errors import TriptychError
+from triptych_contract.rpc import Failure, error_from_rpc
 from triptych_contract.v1.transfer_pb2 import ReleaseRequest
 from triptych_contract.v1.transfer_pb2_grpc import TransferStub
 
@@ -69,5 +70,11 @@ class Releases:
             with self._channels.channel(source) as channel:
                 request = ReleaseRequest(lease_ids=lease_ids)
                 TransferStub(channel).Release(request, timeout=_CALL_SECONDS)
-        except (grpc.RpcError, TriptychError, ValueError) as error:  # ValueError: channel closed
-            _LOG.info("%d leases at %s are left to expire: %s", len(lease_ids), source, error)
+        except grpc.RpcError as error:
+            _left_to_expire(source, lease_ids, error_from_rpc(cast(Failure, error)))
+        except (TriptychError, ValueError) as error:  # ValueError: the channel was closed
+            _left_to_expire(source, lease_ids, error)
+
+
+def _left_to_expire(source: str, lease_ids: list[str], error: Exception) -> None:
+    _LOG.info("%d leases at %s are left to expire: %s", len(lease_ids), source, error)

@@ -23,7 +23,9 @@ class Geometry:
 
     merge: int
     window: int
-    patch_values: int  # numbers in one patch
+    frames: int  # in one patch
+    frame_values: int  # numbers in one frame of a patch
+    channels: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,9 @@ class QwenVision:
         self._geometry = Geometry(
             merge=merge,
             window=config.window_size // merge // side if windowed else 0,
-            patch_values=config.in_channels * config.temporal_patch_size * side * side,
+            frames=config.temporal_patch_size,
+            frame_values=config.in_channels * side * side,
+            channels=config.in_channels,
         )
         full = set(config.fullatt_block_indexes) if windowed else set(range(config.depth))
         specialise(module, full)
@@ -105,7 +109,10 @@ class QwenVision:
         patches = time * height * width
         pixels = item.tensors[inputs.PIXELS]
         inputs.floating(inputs.PIXELS, pixels)
-        inputs.shape(inputs.PIXELS, pixels, (patches, self._geometry.patch_values))
+        values = self._geometry.frame_values
+        if time > 1 or pixels.shape[-1:] != (values,):  # else a still picture, sent as one frame
+            values *= self._geometry.frames
+        inputs.shape(inputs.PIXELS, pixels, (patches, values))
         inputs.rows(item, patches // merge**2)
         return time, height, width
 
@@ -114,7 +121,7 @@ class QwenVision:
         self, pixels: Sequence[torch.Tensor], layouts: Sequence[Layout]
     ) -> tuple[torch.Tensor, ...]:
         device = self._module.device
-        packed = torch.cat([part.to(device, self.dtype) for part in pixels])
+        packed = torch.cat([self._whole(part.to(device, self.dtype)) for part in pixels])
         out = self._module(
             packed,
             grid_thw=torch.tensor([layout.grid for layout in layouts], device=device),
@@ -126,6 +133,14 @@ class QwenVision:
         rows = torch.cat(levels, dim=-1).to("cpu", self.dtype)
         cells = [layout.patches // self._geometry.merge**2 for layout in layouts]
         return torch.split(rows, cells)
+
+    def _whole(self, patches: torch.Tensor) -> torch.Tensor:
+        """Patches with all their frames; a still picture's single frame is every one."""
+        geometry = self._geometry
+        if patches.shape[1] != geometry.frame_values or geometry.frames == 1:
+            return patches
+        frame = patches.view(len(patches), geometry.channels, 1, -1)
+        return frame.expand(-1, -1, geometry.frames, -1).reshape(len(patches), -1)
 
 
 def width(config: Any) -> int:

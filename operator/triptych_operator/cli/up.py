@@ -15,7 +15,6 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from triptych_contract.config import Source
 from triptych_contract.errors import InvalidModel, InvalidRequest, TriptychError, Unavailable
 from triptych_contract.names import Port, Tier
@@ -24,7 +23,6 @@ from triptych_models.sources import model_folder, vision_folder
 from triptych_operator.api.manifests import read_service
 from triptych_operator.api.service import MultimodalService
 from triptych_operator.cli.stopping import StopSignals
-from triptych_operator.cli.terminal import Progress
 from triptych_operator.local.plan import LocalPlan, PlannedProcess, plan_locally
 from triptych_operator.local.supervisor import Place, Supervisor
 
@@ -109,6 +107,11 @@ def program(service: MultimodalService, process: PlannedProcess, config: Path) -
 
 async def _serve(service: MultimodalService, plan: LocalPlan, place: Place) -> None:
     stop = StopSignals()
+    # They take time and memory that the other commands, the operator above all, need not spend.
+    from rich.console import Console  # noqa: PLC0415
+
+    from triptych_operator.cli.terminal import Progress  # noqa: PLC0415
+
     console = Console(stderr=True)
     console.print(_headline(service, plan, place), highlight=False, soft_wrap=True)
     progress = Progress(console)

@@ -1,7 +1,4 @@
-"""Configuration of the node's own programs: kubelet, kube-proxy, and what enforces NetworkPolicies.
-
-They read JSON where Kubernetes documents YAML.
-"""
+"""Configuration of kubelet and kube-proxy, which read JSON where Kubernetes documents YAML."""
 
 from __future__ import annotations
 
@@ -16,7 +13,6 @@ from node.layout import (
     NODE_ADDRESS,
     NODE_NAME,
     POD_NETWORK,
-    SERVICE_NETWORK,
     Layout,
 )
 
@@ -87,19 +83,6 @@ def kube_proxy(control_plane: ControlPlane, layout: Layout) -> Flags:
         },
     }
     return {"config": str(_write(layout.run / "kube-proxy.json", configuration))}
-
-
-def policy_enforcer(control_plane: ControlPlane) -> list[str]:
-    """Arguments of kube-router as nothing but the firewall of NetworkPolicies."""
-    administrator = control_plane.kubeconfig
-    return [
-        f"--kubeconfig={administrator}",
-        f"--hostname-override={NODE_NAME}",
-        "--run-firewall=true",
-        "--run-router=false",
-        "--run-service-proxy=false",
-        f"--service-cluster-ip-range={SERVICE_NETWORK}",
-    ]
 
 
 def _kubeconfig(control_plane: ControlPlane, user: str, group: str) -> Path:

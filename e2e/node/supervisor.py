@@ -15,7 +15,7 @@ from cluster.control_plane import ControlPlane, Ports
 from node import control, kubelet, node_network
 from node.containerd import PAUSE_IMAGE, Containerd
 from node.images import Image
-from node.layout import NODE_ADDRESS, NODE_NAME, Layout
+from node.layout import NODE_ADDRESS, NODE_NAME, SERVICE_NETWORK, Layout
 from node.processes import CommandError, run, start, stop, wait
 
 HERE = Path(__file__).parent
@@ -114,9 +114,9 @@ class Supervisor:
             self._running["containerd"] = self._containerd.start(cni)
 
     def _start_policies(self) -> None:
-        arguments = kubelet.policy_enforcer(self._control_plane)
-        command = [str(self._programs / "kube-router"), *arguments]
-        self._running["kube-router"] = start(command, self._layout.run / "kube-router.log")
+        administrator = self._control_plane.kubeconfig
+        command = (self._programs / "policies", administrator, NODE_NAME, SERVICE_NETWORK)
+        self._running["policies"] = start(command, self._layout.run / "policies.log")
 
     def _load_images(self) -> None:
         for name, program in ((PAUSE_IMAGE, "pause"), (COREDNS_IMAGE, "coredns")):

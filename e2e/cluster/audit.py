@@ -56,6 +56,7 @@ class AuditLog:
             "audit-policy-file": str(self._policy),
             "audit-log-path": str(self.path),
             "audit-log-mode": "blocking",
+            "audit-log-maxsize": 100_000,  # MB: a log that is rotated has other positions
         }
 
     def position(self) -> int:

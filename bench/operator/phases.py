@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cluster.api import Api
 
 POLL_SECONDS: Final = 0.25
-CALM_LIMIT: Final = 180.0
+CALM_LIMIT: Final = 600.0
 IN_FLIGHT: Final = 8  # creations of a burst at a time
 WARM: Final = "warm"
 

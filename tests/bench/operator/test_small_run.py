@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +17,11 @@ from bench.operator.plane import AUTHOR, Api, cluster, stop_controllers
 from bench.operator.results import report, result_of
 from bench.operator.systems import SYSTEMS, operating, user
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]  # builds Kubernetes the first time
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(1800),  # builds Kubernetes and the operator in Go the first time
+    pytest.mark.skipif(shutil.which("go") is None, reason="needs Go to build both"),
+]
 
 PLAN: Final = Plan(
     resources=4,

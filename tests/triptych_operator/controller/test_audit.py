@@ -20,7 +20,7 @@ from triptych_operator.controller.audit import Audit
 from triptych_operator.observed.store import ServiceKey, Store
 
 SHAPES = ServiceKey("n", "shapes")
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 class Audited:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from triptych_operator.controller.queue import KeyedQueue
 
 Found = TypeVar("Found")
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 def queue(first: float = 0.05, last: float = 1.0) -> KeyedQueue[str]:

@@ -18,7 +18,7 @@ from triptych_operator.cluster.kinds import LEASE
 from triptych_operator.controller.run import run
 from triptych_operator.controller.settings import Election, Listen, OperatorSettings
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 @pytest.fixture

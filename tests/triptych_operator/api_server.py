@@ -144,18 +144,19 @@ class ApiServer:
         standing = self.objects.get(key)
         if standing is None and (call.method != "PATCH" or call.subresource):
             return status(404, "NotFound", f"{call.name} not found")
+        if standing is not None and call.method in ("PATCH", "PUT"):
+            version = standing.body["metadata"]["resourceVersion"]
+            if call.body["metadata"].get("resourceVersion", version) != version:
+                return status(409, "Conflict", "the object has been modified")
         if call.method == "PATCH" or standing is None:
             return self._patch(key, call)
         if call.method == "GET":
             return web.json_response(standing.body)
         if call.method == "PUT":
-            return self._replace(key, call, standing.body)
+            return self._replace(key, call)
         return self._delete(call, standing.body)
 
-    def _replace(self, key: tuple[str, str, str], call: Call, standing: Object) -> web.Response:
-        given = call.body["metadata"].get("resourceVersion")
-        if given not in (None, standing["metadata"]["resourceVersion"]):
-            return status(409, "Conflict", "the object has been modified")
+    def _replace(self, key: tuple[str, str, str], call: Call) -> web.Response:
         del self.objects[key]
         return web.json_response(self._apply(key, call.kind, call.body, "", force=True))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -37,6 +38,15 @@ Clock = Callable[[], datetime]
 def utc_now() -> datetime:
     """The time of flips and Events."""
     return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class _Beginning:
+    """The resource as a look at it began: its body, that body's version, the status in it."""
+
+    body: Object
+    version: int
+    previous: ServiceStatus
 
 
 class Reconciler:
@@ -72,10 +82,11 @@ class Reconciler:
             self._applier.forget(key)
             return  # its children go with it: they name it as their owner
         previous = _status_in(body)
+        began = _Beginning(body, self._store.version(key), previous)
         try:
             wanted = self._wanted.of(body)
         except InvalidRequest as invalid:
-            await self._report_invalid(body, invalid.message, previous)
+            await self._report_invalid(began, invalid.message)
             return
         service, revisions = wanted.service, wanted.revisions
         step, manifests = self._plan(key, wanted)
@@ -85,7 +96,7 @@ class Reconciler:
         trouble = _trouble(refused) if refused else None
         snapshot = snapshot_of(self._store.children(key), trouble)
         status = status_of(service, revisions, snapshot, previous, seconds(self._clock()))
-        await self._report(body, service, previous, status)
+        await self._report(began, service, status)
         if refused:
             raise refused
 
@@ -127,31 +138,32 @@ class Reconciler:
         if names:
             self._changed(key)  # the answers may tell that pods are ready, which no watch repeats
 
-    async def _report_invalid(self, body: Object, problem: str, previous: ServiceStatus) -> None:
-        generation = body["metadata"]["generation"]
+    async def _report_invalid(self, began: _Beginning, problem: str) -> None:
+        generation = began.body["metadata"]["generation"]
         now = seconds(self._clock())
-        status = status_of_invalid(generation, problem, previous, now)
-        await self._write_status(body, previous, status)
+        status = status_of_invalid(generation, problem, began.previous, now)
+        await self._write_status(began, status)
 
     async def _report(
-        self,
-        body: Object,
-        service: MultimodalService,
-        previous: ServiceStatus,
-        status: ServiceStatus,
+        self, began: _Beginning, service: MultimodalService, status: ServiceStatus
     ) -> None:
-        if not await self._write_status(body, previous, status):
+        if not await self._write_status(began, status):
             return
-        for told in announcements(previous, status):
+        for told in announcements(began.previous, status):
             await announce(self._api, service, told, microseconds(self._clock()))
 
-    async def _write_status(
-        self, body: Object, previous: ServiceStatus, status: ServiceStatus
-    ) -> bool:
-        """Writes the status if it says anything new, and tells whether it did."""
+    async def _write_status(self, began: _Beginning, status: ServiceStatus) -> bool:
+        """Writes the status if it says anything new, and tells whether it did.
+
+        The server takes it for the very version alone that was looked at: it ignores the uid, so
+        that what was true of a resource would be said of another one that has its name by now.
+        """
+        previous = began.previous
         if status == previous or status.observed_generation < previous.observed_generation:
             return False
-        metadata = {name: body["metadata"][name] for name in ("name", "namespace", "uid")}
+        names = ("name", "namespace", "uid")
+        metadata = {name: began.body["metadata"][name] for name in names}
+        metadata["resourceVersion"] = str(began.version)
         manifest = {
             "apiVersion": API_VERSION,
             "kind": KIND,
@@ -164,9 +176,7 @@ class Reconciler:
             if refused.status == NOT_FOUND:
                 return False  # deleted meanwhile
             raise
-        news = self._store.learn(KIND, answer)
-        if news is not None:
-            self._changed(news)
+        self._store.put(KIND, answer)
         return True
 
 

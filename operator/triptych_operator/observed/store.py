@@ -117,6 +117,11 @@ class Store:
             return None
         return {"apiVersion": API_VERSION, "kind": KIND, **child.body()}
 
+    def version(self, service: ServiceKey) -> int:
+        """The version of the MultimodalService itself as it is known; 0 when it is not."""
+        child = self._objects.get(service, {}).get(ObjectKey(KIND, *service))
+        return child.version if child is not None else 0
+
     def children(self, service: ServiceKey) -> list[Child]:
         """Everything of ``service`` but the MultimodalService itself."""
         return [one for key, one in self._objects.get(service, {}).items() if key.kind != KIND]

@@ -133,7 +133,7 @@ async def sweep(kubeconfig: Path, folder: Path, transition: Transition) -> Repor
 async def test_a_crash_at_any_write_leads_to_the_same_children(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    swept = [one for one in Transition if one is not Transition.DELETE]  # which takes no write
+    swept = [one for one in Transition if one is not Transition.DELETE]  # which makes nothing
     async with asyncio.TaskGroup() as group:
         sweeps = [group.create_task(sweep(cluster.kubeconfig, tmp_path, one)) for one in swept]
     reports = [one.result() for one in sweeps]
@@ -158,7 +158,8 @@ async def test_deletion_while_the_operator_is_down_leaves_nothing_behind(
         assert await one.amiss(Transition.DELETE, {}) == []
 
 
-async def test_deletion_takes_no_write_of_the_operator(cluster: Cluster, tmp_path: Path) -> None:
+async def test_nothing_is_made_anew_while_a_resource_goes(cluster: Cluster, tmp_path: Path) -> None:
     async with trial(cluster.kubeconfig, tmp_path) as one:
         expected = await undisturbed(one, Transition.DELETE)
-        assert expected.writes == ()
+        # The status of a pod that is about to go may still be written.
+        assert [write for write in expected.writes if not write.endswith("/status")] == []

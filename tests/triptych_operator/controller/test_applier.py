@@ -233,6 +233,7 @@ async def test_children_of_a_predecessor_go_before_new_ones_come(desk: Desk) -> 
     first = resource(desk.server)
     await desk.reconcile()
     del desk.server.objects["MultimodalService", "n", "shapes"]
+    old = {one.body["metadata"]["uid"] for one in desk.server.objects.values()}
     second = resource(desk.server)
     assert first["metadata"]["uid"] != second["metadata"]["uid"]
     for _ in range(len(desk.server.objects)):
@@ -248,6 +249,8 @@ async def test_children_of_a_predecessor_go_before_new_ones_come(desk: Desk) -> 
         if kind != "MultimodalService"
     }
     assert owners == {second["metadata"]["uid"]}
+    new = {one.body["metadata"]["uid"] for one in desk.server.objects.values()}
+    assert not old & new, "none was taken over while it was about to go"
 
 
 async def test_replicas_change_hands_without_a_dip(desk: Desk) -> None:

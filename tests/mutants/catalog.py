@@ -442,8 +442,8 @@ SAYING: Final = (
     Mutant(
         "the status of a namesake is overwritten",
         RECONCILE,
-        'for name in ("name", "namespace", "uid")}',
-        'for name in ("name", "namespace")}',
+        '        metadata["resourceVersion"] = str(began.version)\n',
+        "",
     ),
     Mutant(
         "what is being deleted is brought about again",

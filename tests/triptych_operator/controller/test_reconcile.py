@@ -186,7 +186,8 @@ async def test_the_status_is_written_for_that_very_resource(desk: Desk) -> None:
     made = resource(desk.server)
     await desk.reconcile()
     [call] = [one for one in desk.server.calls if one.subresource == "status"]
-    assert call.body["metadata"]["uid"] == made["metadata"]["uid"]
+    for field in ("uid", "resourceVersion"):
+        assert call.body["metadata"][field] == made["metadata"][field]
 
 
 async def test_a_spec_that_cannot_be_read_changes_nothing_and_is_told(desk: Desk) -> None:

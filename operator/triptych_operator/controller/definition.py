@@ -109,10 +109,12 @@ class Definition:
         status = status_of_left_alone(reason, message, previous, seconds(self._clock()))
         if status == previous:
             return
+        metadata = {name: body["metadata"][name] for name in ("name", "namespace", "uid")}
+        metadata["resourceVersion"] = str(self._store.version(key))
         manifest = {
             "apiVersion": API_VERSION,
             "kind": KIND,
-            "metadata": {name: body["metadata"][name] for name in ("name", "namespace", "uid")},
+            "metadata": metadata,
             "status": status.model_dump(mode="json", by_alias=True, exclude_none=True),
         }
         try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -58,6 +57,7 @@ class _Due:
     """A flush that is due, and what is known of the resource."""
 
     body: Object
+    version: int  # of the body
     service: MultimodalService
     cause: Cause
     revision: str
@@ -67,11 +67,7 @@ class _Due:
 
 
 class Flusher:
-    """Has the holders of one resource's caches follow its encoder.
-
-    Args:
-        changed: called with a resource when the answer to a write has told something new of it.
-    """
+    """Has the holders of one resource's caches follow its encoder."""
 
     def __init__(
         self,
@@ -79,7 +75,6 @@ class Flusher:
         store: Store,
         platform: Platform,
         calls: HolderCalls,
-        changed: Callable[[ServiceKey], None],
         *,
         clock: Clock = utc_now,
     ) -> None:
@@ -87,7 +82,6 @@ class Flusher:
         self._store = store
         self._platform = platform
         self._calls = calls
-        self._changed = changed
         self._clock = clock
 
     async def flush(self, key: ServiceKey) -> None:
@@ -134,7 +128,8 @@ class Flusher:
         token = service.metadata.annotations.get(naming.FLUSH, "")
         coherent = condition is not None and condition.status == "True"
         why = cause(caches, asked, token, coherent=coherent)
-        return _Due(body, service, why, asked, token, caches, condition) if why else None
+        version = self._store.version(key)
+        return _Due(body, version, service, why, asked, token, caches, condition) if why else None
 
     def _in_service(self, service: MultimodalService, snapshot: Snapshot) -> bool:
         return all(
@@ -187,6 +182,8 @@ class Flusher:
         status = ServiceStatus(conditions=(condition,), caches=caches or due.caches)
         dump = status.model_dump(mode="json", by_alias=True, include={"conditions", "caches"})
         metadata = {name: due.body["metadata"][name] for name in ("name", "namespace", "uid")}
+        # The server ignores the uid in a status: a resource made anew would get its predecessor's.
+        metadata["resourceVersion"] = str(due.version)
         manifest = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "status": dump}
         try:
             answer = await self._api.apply(
@@ -196,9 +193,7 @@ class Flusher:
             if refused.status == NOT_FOUND:
                 return  # deleted meanwhile
             raise
-        news = self._store.learn(KIND, answer)
-        if news is not None:
-            self._changed(news)
+        self._store.put(KIND, answer)
         fresh = due.condition is None or due.condition.reason != condition.reason
         if told is None and fresh and found.verdict is not Verdict.ROLLING_OUT:
             told = Announcement("Warning", found.verdict, found.message)

@@ -99,9 +99,7 @@ class _Operation:
         edge = Edge(store, changed=changed, listed=audit.soon)
         reconciler = Reconciler(api, store, settings.platform, changed)
         reconcile = definition.guarded(reconciler.reconcile)
-        flush = definition.guarded(
-            Flusher(api, store, settings.platform, HolderCalls(), changed).flush
-        )
+        flush = definition.guarded(Flusher(api, store, settings.platform, HolderCalls()).flush)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(

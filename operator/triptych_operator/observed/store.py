@@ -82,18 +82,6 @@ class Store:
         same = known is not None and (known.uid, known.packed) == (child.uid, packed)
         return None if same else service
 
-    def learn(self, kind: str, answer: Object) -> ServiceKey | None:
-        """Takes in the answer to a write of a status of ours; the resource, when there is news in
-        it besides: what others have written meanwhile. No watch will tell of that, as its event
-        is older than the answer."""
-        service, key = service_of(kind, answer), key_of(kind, answer)
-        before = self.child(service, key)
-        if self.put(kind, answer) is None:
-            return None
-        after = self.child(service, key)
-        same = before and after and _but_status(before.body()) == _but_status(after.body())
-        return None if same else service
-
     def remove(self, kind: str, body: Object) -> ServiceKey | None:
         """Forgets an object that was deleted; the resource it belonged to, if it was known."""
         service, key = service_of(kind, body), key_of(kind, body)
@@ -184,10 +172,6 @@ def _reduced(kind: str, body: Object) -> Object:
     if kind in _STATUS_KINDS and "status" in body:
         kept["status"] = _status(kind, body["status"])
     return {**kept, "metadata": metadata}
-
-
-def _but_status(reduced: Object) -> Object:
-    return {name: value for name, value in reduced.items() if name != "status"}
 
 
 def _status(kind: str, status: Object) -> Object:

@@ -83,7 +83,6 @@ async def scene(desk: Desk) -> AsyncIterator[Scene]:
             desk.store,
             PLATFORM,
             HolderCalls(port),
-            desk.changed.append,
             clock=lambda: desk.now,
         )
         resource(desk.server)

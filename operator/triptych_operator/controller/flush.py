@@ -49,17 +49,21 @@ from triptych_operator.status.announcements import Announcement
 
 _logger = logging.getLogger(__name__)
 CACHES_MANAGER: Final = "triptych-caches"
+_COHERENT_STILL: Final = Finding(
+    Verdict.COHERENT, "every holder holds what the encoder of this version made, and nothing else"
+)
 _ROLLING: Final = Finding(Verdict.ROLLING_OUT, "waits for the new version to be in service")
 
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """A flush that is due, and what is known of the resource."""
+    """A flush that is due, and what is known of the resource. Without a ``cause`` nothing is to be
+    flushed, and the condition is to be said of this generation too."""
 
     body: Object
     version: int  # of the body
     service: MultimodalService
-    cause: Cause
+    cause: Cause | None
     revision: str
     token: str
     caches: CachesStatus
@@ -93,6 +97,9 @@ class Flusher:
         """
         due = self._due(key)
         if due is None:
+            return
+        if due.cause is None:
+            await self._report(due, _COHERENT_STILL)
             return
         snapshot = snapshot_of(self._store.children(key))
         if not self._in_service(due.service, snapshot):
@@ -128,8 +135,11 @@ class Flusher:
         token = service.metadata.annotations.get(naming.FLUSH, "")
         coherent = condition is not None and condition.status == "True"
         why = cause(caches, asked, token, coherent=coherent)
+        told = condition.observed_generation if condition is not None else 0
+        if why is None and told == service.metadata.generation:
+            return None
         version = self._store.version(key)
-        return _Due(body, version, service, why, asked, token, caches, condition) if why else None
+        return _Due(body, version, service, why, asked, token, caches, condition)
 
     def _in_service(self, service: MultimodalService, snapshot: Snapshot) -> bool:
         return all(
@@ -160,7 +170,7 @@ class Flusher:
             holders=f"{len(outcomes)}/{len(outcomes)}",
             bytes_freed=freed,
             last_flush_time=seconds(self._clock()),
-            reason=due.cause,
+            reason=due.cause or "",
             revision=due.revision,
             flush_token=due.token,
         )

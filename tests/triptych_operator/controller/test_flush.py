@@ -195,3 +195,16 @@ async def test_the_two_parts_of_the_status_do_not_disturb_each_other(scene: Scen
     assert scene.said() == ("True", "OneFingerprintEverywhere")
     assert scene.caches is not None
     assert [one.pods for one in scene.desk.status().tiers] == ["1/1", "1/1", "2/2", "1/1"]
+
+
+async def test_a_change_that_leaves_the_encoder_is_coherent_without_a_flush(scene: Scene) -> None:
+    await scene.in_service()
+    await scene.flush()
+    generation = resource(scene.desk.server, tiers__decode__replicas=2)["metadata"]["generation"]
+    await scene.flush()
+    assert scene.condition is not None
+    assert (scene.condition.status, scene.condition.observed_generation) == ("True", generation)
+    assert generation > 1
+    assert [pod.asked for pod in scene.pods.values()] == [[NEW], [NEW], [NEW]]
+    await scene.flush()
+    assert scene.desk.server.writes == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 from dataclasses import dataclass
+from typing import Any
 
 import openai
 from triptych_models import scenes
@@ -37,14 +38,9 @@ def about_two(first: int, second: int) -> Question:
 
 def ask(client: openai.OpenAI, question: Question, *, stream: bool = False) -> str:
     """The answer, whole or put together from what was streamed."""
-    pictures = [
-        {"type": "image_url", "image_url": {"url": _data_url(picture)}}
-        for picture in question.pictures
-    ]
-    content = [*pictures, {"type": "text", "text": question.text}]
     answer = client.chat.completions.create(
         model=MODEL,
-        messages=[{"role": "user", "content": content}],  # type: ignore[misc,list-item]
+        messages=[{"role": "user", "content": contents(question)}],
         max_tokens=64,
         temperature=0,
         stream=stream,
@@ -54,6 +50,15 @@ def ask(client: openai.OpenAI, question: Question, *, stream: bool = False) -> s
         assert len(parts) > 1
         return "".join(parts).strip()
     return (answer.choices[0].message.content or "").strip()
+
+
+def contents(question: Question) -> Any:
+    """The parts of the message that asks it."""
+    pictures = [
+        {"type": "image_url", "image_url": {"url": _data_url(picture)}}
+        for picture in question.pictures
+    ]
+    return [*pictures, {"type": "text", "text": question.text}]
 
 
 def _png(scene: scenes.Scene) -> bytes:

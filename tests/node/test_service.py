@@ -7,20 +7,15 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 
 import openai
 import pytest
 from node.one_node import OneNode
 from node_questions import Question, about, about_two, ask
+from product import EXAMPLE, product
 from triptych_contract.names import Metric, Port
-from triptych_operator.api.manifests import read_service
 from triptych_operator.cli.manifests import DEFAULT_IMAGE
-from triptych_operator.desired.platform import Platform
-from triptych_operator.desired.state import desired_state
-from triptych_operator.desired.text import as_yaml
 
-EXAMPLE = Path(__file__).parents[2] / "examples/shapes.yaml"
 READY_SECONDS = 600  # six processes load torch on two cores; an idle machine takes 30
 QUESTIONS = [
     about(9_000_001, "at"),
@@ -36,15 +31,12 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def service(node: OneNode) -> Iterator[OneNode]:
-    """The node with the service of the example on it, ready."""
-    manifests = as_yaml(desired_state(read_service(EXAMPLE), Platform(image=DEFAULT_IMAGE)))
-    node.kubectl("apply", "-f", "-", manifest=manifests)
-    try:
-        _wait_available(node)
+def service(node: OneNode, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OneNode]:
+    """The node with the operator, and the service of the example on it, ready."""
+    with product(node, tmp_path_factory.mktemp("helm")) as installed:
+        node.kubectl("apply", "-f", str(EXAMPLE))
+        installed.until("Ready", "CachesCoherent")
         yield node
-    finally:
-        node.kubectl("delete", "-f", "-", "--wait=false", manifest=manifests)
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,96 @@
+"""The whole product on the node: the chart installed, and a service that the operator made."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from node.one_node import OneNode
+from tools.programs import CHART, Helm
+
+SYSTEM = "triptych-system"
+READY_SECONDS = 600.0  # processes load torch on two cores; an idle machine takes 30
+EXAMPLE = CHART.parents[1] / "examples/shapes.yaml"
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Product:
+    """A node with the operator on it."""
+
+    node: OneNode
+    helm: Helm
+
+    def install(self) -> None:
+        """Installs the chart with the images of this checkout, and waits for the operator."""
+        self.helm.run(
+            *("install", "triptych", CHART, "--namespace", SYSTEM, "--create-namespace"),
+            *("--set", "replicas=1", "--wait", "--timeout", "110s"),
+        )
+
+    def uninstall(self) -> None:
+        self.helm.run("uninstall", "triptych", "--namespace", SYSTEM, "--wait")
+
+    def resource(self, name: str = "shapes") -> Object:
+        """A MultimodalService as it stands."""
+        found: Object = json.loads(self.node.kubectl("get", "mms", name, "-o", "json"))
+        return found
+
+    def change(self, spec: Object, name: str = "shapes") -> None:
+        """Merges ``spec`` into the resource's, as a user would; None takes a field away."""
+        patch = json.dumps({"spec": spec})
+        self.node.kubectl("patch", "mms", name, "--type=merge", "-p", patch)
+
+    def until(self, *types: str, name: str = "shapes", seconds: float = READY_SECONDS) -> None:
+        """Waits until conditions are true of the generation that stands.
+
+        Raises:
+            TimeoutError: one is not; says what stands.
+        """
+        deadline = time.monotonic() + seconds
+        while True:
+            found = self.resource(name)
+            generation = found["metadata"]["generation"]
+            true = {
+                one["type"]
+                for one in found.get("status", {}).get("conditions", ())
+                if one["status"] == "True" and one["observedGeneration"] == generation
+            }
+            if true.issuperset(types):
+                return
+            if time.monotonic() > deadline:
+                pods = self.node.kubectl("get", "pods", "-o", "wide")
+                raise TimeoutError(f"{types}: {json.dumps(found.get('status'), indent=1)}\n{pods}")
+            time.sleep(0.5)
+
+    def url(self, name: str = "shapes") -> str:
+        """Where this machine reaches the gateway: by its Service's address."""
+        where = "jsonpath={.spec.clusterIP}"
+        address = self.node.kubectl("get", "service", f"{name}-gateway", "-o", where)
+        return f"http://{address}:8000/v1"
+
+    def pods(self, tier: str = "") -> dict[str, str]:
+        """Uids of the pods of one tier, or of all, by name."""
+        labels = "app.kubernetes.io/instance=shapes"
+        if tier:
+            labels += f",app.kubernetes.io/component={tier}"
+        found = json.loads(self.node.kubectl("get", "pods", "-l", labels, "-o", "json"))
+        return {one["metadata"]["name"]: one["metadata"]["uid"] for one in found["items"]}
+
+
+@contextmanager
+def product(node: OneNode, folder: Path) -> Iterator[Product]:
+    """The chart installed within the block."""
+    made = Product(node, Helm(folder, node.kubeconfig))
+    made.install()
+    try:
+        yield made
+    finally:
+        node.kubectl("delete", "mms", "--all", "--wait=true")
+        made.uninstall()

@@ -18,9 +18,11 @@ from node.layout import (
     POD_NETWORK,
     SERVICE_NETWORK,
 )
-from node.processes import CommandError, run
+from node.processes import CommandError, run, wait
 
 FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
+_INTERFACES = Path("/sys/class/net")
+_GONE_SECONDS = 30.0
 _MARK = ("-m", "comment", "--comment", "triptych-node")
 _RULES = (
     ("nat", "POSTROUTING", ("-s", LINK_NETWORK, "!", "-d", LINK_NETWORK, "-j", "MASQUERADE")),
@@ -52,6 +54,8 @@ def connect(process: int, previous: Path) -> None:
     """Lays the cable into the network namespace of ``process``; notes in ``previous`` what the
     machine's forwarding was."""
     host, node = HOST_INTERFACE, NODE_INTERFACE
+    # That of a node which was killed goes with its namespace, which the kernel takes its time to end.
+    wait(lambda: not _INTERFACES.joinpath(host).exists(), _GONE_SECONDS, f"{host} is gone")
     run("ip", "link", "add", host, "type", "veth", "peer", "name", node, "netns", str(process))
     run("ip", "address", "add", f"{HOST_ADDRESS}/30", "dev", host)
     run("ip", "link", "set", host, "up")

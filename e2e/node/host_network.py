@@ -54,7 +54,7 @@ def connect(process: int, previous: Path) -> None:
     """Lays the cable into the network namespace of ``process``; notes in ``previous`` what the
     machine's forwarding was."""
     host, node = HOST_INTERFACE, NODE_INTERFACE
-    # That of a node which was killed goes with its namespace, which the kernel takes its time to end.
+    # That of a node which was killed goes with its namespace, and the kernel takes its time.
     wait(lambda: not _INTERFACES.joinpath(host).exists(), _GONE_SECONDS, f"{host} is gone")
     run("ip", "link", "add", host, "type", "veth", "peer", "name", node, "netns", str(process))
     run("ip", "address", "add", f"{HOST_ADDRESS}/30", "dev", host)

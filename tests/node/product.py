@@ -76,12 +76,13 @@ class Product:
         return f"http://{address}:8000/v1"
 
     def pods(self, tier: str = "") -> dict[str, str]:
-        """Uids of the pods of one tier, or of all, by name."""
+        """Uids of the pods of one tier, or of all, by name; without those that are ending."""
         labels = "app.kubernetes.io/instance=shapes"
         if tier:
             labels += f",app.kubernetes.io/component={tier}"
         found = json.loads(self.node.kubectl("get", "pods", "-l", labels, "-o", "json"))
-        return {one["metadata"]["name"]: one["metadata"]["uid"] for one in found["items"]}
+        staying = (one["metadata"] for one in found["items"])
+        return {one["name"]: one["uid"] for one in staying if "deletionTimestamp" not in one}
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from pathlib import Path
 from node.layout import CGROUP, Layout
 from node.processes import start, wait
 
+ENTER_SECONDS = 20.0
 END_SECONDS = 20.0
 SHARES_OF_A_PROCESSOR = 1024
 _CGROUPS = Path("/sys/fs/cgroup")
@@ -26,7 +27,22 @@ def enter(layout: Layout, programs: Path) -> int:
     command = ("unshare", *namespaces, "tini", "--", *supervisor)
     process = start(command, layout.log)
     layout.pid.write_text(str(process.pid))
+    # Until then it is in the machine's own network, where nobody may lay a cable to it.
+    wait(partial(_has_its_own_network, process.pid), ENTER_SECONDS, "the node's namespaces")
     return process.pid
+
+
+def _has_its_own_network(process: int) -> bool:
+    return _network(process) != _network("self")
+
+
+def _network(process: int | str) -> str:
+    try:
+        return os.readlink(f"/proc/{process}/ns/net")
+    except OSError as error:
+        raise RuntimeError(
+            f"unshare ended before it made the node's namespaces: {error}"
+        ) from error
 
 
 def alive(layout: Layout) -> int | None:

@@ -38,7 +38,7 @@ def _has_its_own_network(process: int) -> bool:
 
 def _network(process: int | str) -> str:
     try:
-        return os.readlink(f"/proc/{process}/ns/net")
+        return str(Path(f"/proc/{process}/ns/net").readlink())
     except OSError as error:
         raise RuntimeError(
             f"unshare ended before it made the node's namespaces: {error}"

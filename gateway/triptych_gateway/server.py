@@ -25,6 +25,7 @@ from triptych_models.sources import model_folder
 from triptych_gateway.admin import AdminServer
 from triptych_gateway.api.app import Pages, Readiness, build_app
 from triptych_gateway.api.chat import ChatCompletions
+from triptych_gateway.api.draining import ClosingWhileDraining
 from triptych_gateway.identity import expected_workers
 from triptych_gateway.media.addresses import parse_networks
 from triptych_gateway.media.budget import ByteBudget
@@ -47,6 +48,8 @@ _LOG: Final = logging.getLogger(__name__)
 _THREADS: Final = 2  # image processor and tokenizer; both release the GIL for most of their time
 _BACKLOG: Final = 1024
 _LAST_SECONDS: Final = 2  # for connections to close once nothing runs
+# For clients that go on on the same connection to be told to part (api.draining).
+_PARTING_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +176,7 @@ async def _serve_until(
     )
     server = _Server(
         uvicorn.Config(
-            gateway.app,
+            ClosingWhileDraining(gateway.app, lambda: gateway.readiness.draining),
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -207,6 +210,7 @@ async def _drained(config: GatewayConfig, gateway: Gateway, admin: AdminServer) 
     await admin.drain()
     try:
         async with asyncio.timeout(config.drain_seconds):
+            await asyncio.sleep(_PARTING_SECONDS)
             await gateway.chat.idle()
     except TimeoutError:
         _LOG.warning("requests are still running after %g seconds", config.drain_seconds)

@@ -5,41 +5,25 @@ Each replaces one piece of one source file. ``test_mutants`` shows that each is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
-
-@dataclass(frozen=True)
-class Mutant:
-    """In ``path`` below ``operator/triptych_operator``, ``new`` stands where ``old`` does, once."""
-
-    fault: str
-    path: str
-    old: str
-    new: str
-
-
-APPLIER: Final = "controller/applier.py"
-AUDIT: Final = "controller/audit.py"
-EDGE: Final = "controller/edge.py"
-QUEUE: Final = "controller/queue.py"
-RECONCILE: Final = "controller/reconcile.py"
-WORKERS: Final = "controller/workers.py"
-API: Final = "cluster/api.py"
-ELECTION: Final = "cluster/election.py"
-REFUSALS: Final = "cluster/refusals.py"
-EVENTS: Final = "cluster/events.py"
-STORE: Final = "observed/store.py"
-SNAPSHOT: Final = "observed/snapshot.py"
-TROUBLES: Final = "observed/troubles.py"
-DIFFERENCE: Final = "desired/difference.py"
-DEPLOYMENTS: Final = "desired/deployments.py"
-NAMING: Final = "desired/naming.py"
-CONDITIONS: Final = "status/conditions.py"
-ANNOUNCEMENTS: Final = "status/announcements.py"
-STEP: Final = "rollout/step.py"
-COMPLETENESS: Final = "rollout/completeness.py"
-ADMISSION: Final = "rollout/admission.py"
+from mutants.catalog_saying import ROLLING, SAYING
+from mutants.places import (
+    API,
+    APPLIER,
+    AUDIT,
+    DEPLOYMENTS,
+    DIFFERENCE,
+    EDGE,
+    ELECTION,
+    NAMING,
+    QUEUE,
+    RECONCILE,
+    REFUSALS,
+    STORE,
+    WORKERS,
+    Mutant,
+)
 
 WRITING: Final = (
     Mutant(
@@ -357,156 +341,6 @@ WORKING: Final = (
         ELECTION,
         "            if lease is not None and _holder(lease) == self._claim.identity:\n",
         "            if lease is not None:\n",
-    ),
-)
-
-SAYING: Final = (
-    Mutant(
-        "the status repeats the spec instead of what is observed",
-        CONDITIONS,
-        "        ready=sum(pod.ready for pod in updated),\n",
-        "        ready=snapshot.desired,\n",
-    ),
-    Mutant(
-        "ready counts pods of older revisions",
-        CONDITIONS,
-        "        ready=sum(pod.ready for pod in updated),\n",
-        "        ready=sum(pod.ready for pod in staying),\n",
-    ),
-    Mutant(
-        "ready although old pods make up the number",
-        COMPLETENESS,
-        "        and all(pod.ready and pod.revision == revision for pod in staying)\n",
-        "        and all(pod.ready for pod in staying)\n",
-    ),
-    Mutant(
-        "ready before the change is applied",
-        COMPLETENESS,
-        "        tier.revision == revision\n        and len(staying)",
-        "        len(staying)",
-    ),
-    Mutant(
-        "pods that go count as there",
-        SNAPSHOT,
-        'terminating="deletionTimestamp" in metadata',
-        "terminating=False",
-    ),
-    Mutant(
-        "observedGeneration says more than was done",
-        CONDITIONS,
-        "    generation = service.metadata.generation\n",
-        "    generation = service.metadata.generation + 1\n",
-    ),
-    Mutant(
-        "a process that knows less sets observedGeneration back",
-        RECONCILE,
-        " or status.observed_generation < previous.observed_generation:",
-        ":",
-    ),
-    Mutant(
-        "an unchanged status is written at every look",
-        RECONCILE,
-        "if status == previous or status",
-        "if status",
-    ),
-    Mutant(
-        "times move at every look",
-        CONDITIONS,
-        "            if (one.type, one.status) == (verdict.type, verdict.status)\n",
-        "            if (one.type, one.status) == (verdict.type, verdict.reason)\n",
-    ),
-    Mutant(
-        "a time stays when its condition flips",
-        CONDITIONS,
-        "            if (one.type, one.status) == (verdict.type, verdict.status)\n",
-        "            if one.type == verdict.type\n",
-    ),
-    Mutant(
-        "a refusal is not told",
-        RECONCILE,
-        "snapshot_of(self._store.children(key), trouble)",
-        "snapshot_of(self._store.children(key))",
-    ),
-    Mutant(
-        "a refusal is told but not tried again",
-        RECONCILE,
-        "        if refused:\n            raise refused\n",
-        "",
-    ),
-    Mutant(
-        "a refusal that passes stalls",
-        RECONCILE,
-        "lasting=not refused.passes",
-        "lasting=True",
-    ),
-    Mutant(
-        "the status of a namesake is overwritten",
-        RECONCILE,
-        '        metadata["resourceVersion"] = str(began.version)\n',
-        "",
-    ),
-    Mutant(
-        "what is being deleted is brought about again",
-        RECONCILE,
-        ' or "deletionTimestamp" in body["metadata"]',
-        "",
-    ),
-    Mutant(
-        "an Event at every look while it stalls",
-        ANNOUNCEMENTS,
-        "(stalled_before is None or stalled_before.reason != stalled.reason)",
-        "stalled.reason",
-    ),
-    Mutant(
-        "no Event when it becomes ready",
-        ANNOUNCEMENTS,
-        "if _is_true(ready) and not _is_true(ready_before) and ready is not None:",
-        "if _is_true(ready) and _is_true(ready_before) and ready is not None:",
-    ),
-    Mutant(
-        "an Event that is refused fails the look",
-        EVENTS,
-        "    except Refusal as refused:\n",
-        "    except ZeroDivisionError as refused:\n",
-    ),
-    Mutant(
-        "a crash is told without the last words",
-        TROUBLES,
-        "lines[-1].strip()",
-        "lines[0].strip()",
-    ),
-    Mutant(
-        "an image that cannot be pulled is not named",
-        TROUBLES,
-        "f\"image {container.get('image', '')}: ",
-        'f"image: ',
-    ),
-)
-
-ROLLING: Final = (
-    Mutant(
-        "the gateway is switched before the new tiers run",
-        STEP,
-        "        if waiting:\n",
-        "        if not waiting:\n",
-    ),
-    Mutant(
-        "old tiers go while the gateway still uses them",
-        STEP,
-        "    if old and not can_take_over(gateway, revisions[Tier.GATEWAY], surge_percent):\n",
-        "    if not topology:\n",
-    ),
-    Mutant(
-        "new pods pass the gate one by one while old ones serve",
-        ADMISSION,
-        "if pod.revision == revision and (complete or not _has_old(tier, revision)):",
-        "if pod.revision == revision:",
-    ),
-    Mutant(
-        "old gateways that still answer keep no worker alive",
-        COMPLETENESS,
-        "return not old and sum(pod.ready for pod in new) >= tier.desired",
-        "return sum(pod.ready for pod in new) >= tier.desired",
     ),
 )
 

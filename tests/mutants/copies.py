@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from mutants.catalog import Mutant
+from mutants.places import Mutant
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SOURCES: Final = Path("operator/triptych_operator")

@@ -13,8 +13,9 @@ from typing import Final
 
 import pytest
 from control_plane.faults.sweep import FULL
-from mutants.catalog import MUTANTS, Mutant
+from mutants.catalog import MUTANTS
 from mutants.copies import ALL, Verdict, copy_of_the_tree, first_failure, judge, occurrences
+from mutants.places import Mutant
 
 SAMPLE: Final = 3
 AT_A_TIME: Final = 2  # each takes a core

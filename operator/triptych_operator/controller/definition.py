@@ -12,11 +12,11 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn
 
-from triptych_operator.api.service import API_VERSION, KIND
+from triptych_operator.api.service import KIND
 from triptych_operator.api.status import status_in, without_caches
 from triptych_operator.cluster.api import Api
-from triptych_operator.cluster.kinds import SERVICE_RESOURCE
-from triptych_operator.cluster.refusals import NOT_FOUND, Refusal
+from triptych_operator.cluster.refusals import Refusal
+from triptych_operator.cluster.statuses import write_status
 from triptych_operator.controller.reconcile import Clock, seconds, utc_now
 from triptych_operator.controller.workers import Task
 from triptych_operator.crd.definition import schema_stamp
@@ -109,21 +109,10 @@ class Definition:
         status = status_of_left_alone(reason, message, previous, seconds(self._clock()))
         if status == previous:
             return
-        metadata = {name: body["metadata"][name] for name in ("name", "namespace", "uid")}
-        metadata["resourceVersion"] = str(self._store.version(key))
-        manifest = {
-            "apiVersion": API_VERSION,
-            "kind": KIND,
-            "metadata": metadata,
-            "status": status.model_dump(mode="json", by_alias=True, exclude_none=True),
-        }
-        try:
-            answer = await self._api.apply(SERVICE_RESOURCE, manifest, subresource="status")
-        except Refusal as refused:
-            if refused.status == NOT_FOUND:
-                return  # deleted meanwhile
-            raise
-        self._store.put(KIND, answer)
+        said = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+        answer = await write_status(self._api, body, self._store.version(key), said)
+        if answer is not None:
+            self._store.put(KIND, answer)
 
 
 def _entry(index: Mapping[str, Any]) -> str:

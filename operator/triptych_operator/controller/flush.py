@@ -14,7 +14,7 @@ from typing import Final
 from triptych_contract.errors import InvalidRequest, Unavailable
 
 from triptych_operator.api.manifests import validate_service
-from triptych_operator.api.service import API_VERSION, KIND, MultimodalService
+from triptych_operator.api.service import KIND, MultimodalService
 from triptych_operator.api.status import (
     CachesStatus,
     Condition,
@@ -35,8 +35,7 @@ from triptych_operator.caches.coherence import (
 )
 from triptych_operator.cluster.api import Api, Object
 from triptych_operator.cluster.events import announce
-from triptych_operator.cluster.kinds import SERVICE_RESOURCE
-from triptych_operator.cluster.refusals import NOT_FOUND, Refusal
+from triptych_operator.cluster.statuses import write_status
 from triptych_operator.controller.reconcile import Clock, microseconds, seconds, utc_now
 from triptych_operator.desired import naming
 from triptych_operator.desired.deployments import revision
@@ -191,18 +190,9 @@ class Flusher:
             return
         status = ServiceStatus(conditions=(condition,), caches=caches or due.caches)
         dump = status.model_dump(mode="json", by_alias=True, include={"conditions", "caches"})
-        metadata = {name: due.body["metadata"][name] for name in ("name", "namespace", "uid")}
-        # The server ignores the uid in a status: a resource made anew would get its predecessor's.
-        metadata["resourceVersion"] = str(due.version)
-        manifest = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "status": dump}
-        try:
-            answer = await self._api.apply(
-                SERVICE_RESOURCE, manifest, subresource="status", manager=CACHES_MANAGER
-            )
-        except Refusal as refused:
-            if refused.status == NOT_FOUND:
-                return  # deleted meanwhile
-            raise
+        answer = await write_status(self._api, due.body, due.version, dump, manager=CACHES_MANAGER)
+        if answer is None:
+            return  # deleted meanwhile
         self._store.put(KIND, answer)
         fresh = due.condition is None or due.condition.reason != condition.reason
         if told is None and fresh and found.verdict is not Verdict.ROLLING_OUT:

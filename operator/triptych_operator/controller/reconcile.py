@@ -11,12 +11,13 @@ from typing import Final
 
 from triptych_contract.errors import InvalidRequest
 
-from triptych_operator.api.service import API_VERSION, KIND, MultimodalService
-from triptych_operator.api.status import ConditionType, ServiceStatus, status_in
+from triptych_operator.api.service import KIND, MultimodalService
+from triptych_operator.api.status import ServiceStatus, status_in, without_caches
 from triptych_operator.cluster.api import Api, Object
 from triptych_operator.cluster.events import announce
 from triptych_operator.cluster.kinds import SERVICE_RESOURCE
-from triptych_operator.cluster.refusals import NOT_FOUND, Refusal
+from triptych_operator.cluster.refusals import Refusal
+from triptych_operator.cluster.statuses import write_status
 from triptych_operator.controller.applier import Applier
 from triptych_operator.desired.platform import Platform
 from triptych_operator.desired.wanted import Wanted, WantedCache
@@ -81,7 +82,7 @@ class Reconciler:
         if body is None or "deletionTimestamp" in body["metadata"]:
             self._applier.forget(key)
             return  # its children go with it: they name it as their owner
-        previous = _status_in(body)
+        previous = without_caches(status_in(body))
         began = _Beginning(body, self._store.version(key), previous)
         try:
             wanted = self._wanted.of(body)
@@ -153,39 +154,16 @@ class Reconciler:
             await announce(self._api, service, told, microseconds(self._clock()))
 
     async def _write_status(self, began: _Beginning, status: ServiceStatus) -> bool:
-        """Writes the status if it says anything new, and tells whether it did.
-
-        The server takes it for the very version alone that was looked at: it ignores the uid, so
-        that what was true of a resource would be said of another one that has its name by now.
-        """
+        """Writes the status if it says anything new, and tells whether it did."""
         previous = began.previous
         if status == previous or status.observed_generation < previous.observed_generation:
             return False
-        names = ("name", "namespace", "uid")
-        metadata = {name: began.body["metadata"][name] for name in names}
-        metadata["resourceVersion"] = str(began.version)
-        manifest = {
-            "apiVersion": API_VERSION,
-            "kind": KIND,
-            "metadata": metadata,
-            "status": status.model_dump(mode="json", by_alias=True, exclude_none=True),
-        }
-        try:
-            answer = await self._api.apply(SERVICE_RESOURCE, manifest, subresource="status")
-        except Refusal as refused:
-            if refused.status == NOT_FOUND:
-                return False  # deleted meanwhile
-            raise
+        said = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+        answer = await write_status(self._api, began.body, began.version, said)
+        if answer is None:
+            return False
         self._store.put(KIND, answer)
         return True
-
-
-def _status_in(body: Object) -> ServiceStatus:
-    """The status that stands, but for what ``flush`` writes; empty when there is none that we
-    could have written."""
-    status = status_in(body)
-    own = (one for one in status.conditions if one.type != ConditionType.CACHES_COHERENT)
-    return status.model_copy(update={"caches": None, "conditions": tuple(own)})
 
 
 def _trouble(refused: Refusal) -> Trouble:

@@ -55,6 +55,10 @@ cluster-up: ## a cluster of one node on this machine, without Docker (root; docs
 cluster-down: ## end that cluster
 	@$(run) hack/cluster down
 
+.PHONY: cluster-demo
+cluster-demo: ## all of it: that cluster, images, Helm, examples/shapes.yaml, questions to its pods (cluster-down ends it)
+	@$(run) hack/cluster-demo
+
 .PHONY: images
 images: ## build the images of operator and worker, and bring them to the cluster
 	@$(run) hack/cluster images

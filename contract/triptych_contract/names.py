@@ -131,9 +131,14 @@ class Metric:
     TRANSFER_BYTES: Final = "triptych_transfer_bytes_total"  # labels kind, transport, direction
 
 
-# Bucket bounds, in seconds, of every stage and TTFT histogram: 1 ms to 2 minutes.
+# Bucket bounds, in seconds, of every histogram of stages: 1 ms to 2 minutes.
 SECONDS_BUCKETS: Final = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0,
+)  # fmt: skip
+# Bucket bounds, in seconds, of the time to the first token: closer where targets lie, 50 ms to 5 s.
+TTFT_BUCKETS: Final = (
+    0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 7.5,
+    10.0, 15.0, 30.0, 60.0, 120.0,
 )  # fmt: skip
 # Bucket bounds, in seconds, of the time per output token: 1 ms to 5 s.
 TPOT_BUCKETS: Final = (

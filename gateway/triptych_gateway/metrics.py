@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+)
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
-from triptych_contract.names import SECONDS_BUCKETS, Cache, Metric, Stage
+from triptych_contract.errors import Reason
+from triptych_contract.names import SECONDS_BUCKETS, TTFT_BUCKETS, Cache, Metric, Stage
 
 from triptych_gateway.journal import Journal
 from triptych_gateway.processors.cache import ProcessorCache
@@ -17,12 +24,16 @@ from triptych_gateway.processors.cache import ProcessorCache
 # The stages that run in this process; the others' histograms are the workers' own.
 _OWN_STAGES: Final = (Stage.MEDIA_FETCH, Stage.MEDIA_DECODE, Stage.PROCESSOR)
 _CACHE: Final = str(Cache.PROCESSOR)
+_MODALITIES: Final = ("text", "multimodal")
+_OUTCOMES: Final = ("ok", "cancelled", *Reason)
 
 
 class GatewayMetrics:
-    """Counters and histograms of requests, on a registry of their own."""
+    """Counters and histograms of requests. Every series exists from the start, at zero, so that a
+    rate over the first of anything is not lost."""
 
     def __init__(self, cache: ProcessorCache) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call] # the library left it so
         self.registry = CollectorRegistry()
         self._requests = Counter(
             Metric.REQUESTS.removesuffix("_total"),
@@ -34,7 +45,7 @@ class GatewayMetrics:
             Metric.TTFT_SECONDS,
             "From the request's arrival to its first token.",
             ["modality"],
-            buckets=SECONDS_BUCKETS,
+            buckets=TTFT_BUCKETS,
             registry=self.registry,
         )
         self._stages = Histogram(
@@ -54,6 +65,7 @@ class GatewayMetrics:
             Metric.RUNNING, "Requests that are being answered.", registry=self.registry
         )
         self.registry.register(_CacheCollector(cache))
+        self._create_series()
 
     def first_token(self, seconds: float, journal: Journal, *, multimodal: bool) -> None:
         """The first token of an answer came ``seconds`` after its request."""
@@ -67,6 +79,14 @@ class GatewayMetrics:
     def finished(self, outcome: str) -> None:
         """A request ended: ``ok``, ``cancelled`` or an error's reason."""
         self._requests.labels(outcome).inc()
+
+    def _create_series(self) -> None:
+        for outcome in _OUTCOMES:
+            self._requests.labels(outcome)
+        for modality in _MODALITIES:
+            self._first.labels(modality)
+        for stage in _OWN_STAGES:
+            self._stages.labels(str(stage))
 
 
 class _CacheCollector(Collector):

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from triptych_contract.names import SECONDS_BUCKETS, TPOT_BUCKETS, Metric, Tier, Topology
+from metric_docs import told
+from triptych_contract.names import (
+    SECONDS_BUCKETS,
+    TPOT_BUCKETS,
+    TTFT_BUCKETS,
+    Metric,
+    Tier,
+    Topology,
+)
 
 
 def test_every_topology_ends_in_a_gateway() -> None:
@@ -17,5 +25,10 @@ def test_metric_names_carry_the_prefix_and_differ() -> None:
 
 
 def test_buckets_ascend() -> None:
-    for buckets in (SECONDS_BUCKETS, TPOT_BUCKETS):
+    for buckets in (SECONDS_BUCKETS, TTFT_BUCKETS, TPOT_BUCKETS):
         assert list(buckets) == sorted(set(buckets))
+
+
+def test_the_documentation_tells_of_every_metric() -> None:
+    names = {value for name, value in vars(Metric).items() if name.isupper()}
+    assert sorted(one.name for one in told()) == sorted(names)

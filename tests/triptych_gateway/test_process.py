@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import grpc
 import httpx2 as httpx
 import pytest
+from metric_docs import assert_told
 from scripted_worker import ScriptedWorker, World
 from triptych_contract.config import Endpoints, GatewayConfig, Listen
 from triptych_contract.names import Tier, Topology
@@ -73,6 +74,7 @@ async def test_a_process_announces_itself_serves_and_drains(
                 await _check_admin(addresses["grpc"], worker.fingerprint)
                 metrics = await client.get(f"http://{addresses['metrics']}/metrics")
                 assert 'triptych_requests_total{outcome="ok"} 1.0' in metrics.text
+                assert_told("gateway", metrics.text)
                 await _check_drain(process, client, worker, ask("slow"))
             assert await process.wait() == 0
 

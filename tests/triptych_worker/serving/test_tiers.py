@@ -13,8 +13,8 @@ import pytest
 import tiny_models
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from metric_docs import assert_told
 from triptych_contract.errors import Reason
-from triptych_contract.names import Metric
 from triptych_contract.rpc import error_from_rpc
 from triptych_contract.v1 import (
     common_pb2,
@@ -46,8 +46,6 @@ COMMON = {
     "triptych.v1.Transfer",
     "triptych.v1.Worker",
 }
-# What only the gateway can measure.
-GATEWAY_METRICS = {Metric.TTFT_SECONDS, Metric.GATEWAY_OVERHEAD_SECONDS}
 Workers = dict[str, WorkerProcess]
 
 
@@ -181,11 +179,10 @@ async def test_prefill_and_decode_agree_on_the_model(workers: Workers) -> None:
 
 
 @pytest.mark.parametrize("tier", TIERS)
-def test_every_metric_of_a_worker_exists_on_every_tier(workers: Workers, tier: str) -> None:
-    text = workers[tier].metrics()
-    names = {value for name, value in vars(Metric).items() if name.isupper()}
-    families = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
-    assert names - GATEWAY_METRICS == families
+def test_every_tier_has_the_metrics_that_the_documentation_tells_of(
+    workers: Workers, tier: str
+) -> None:
+    assert_told("workers", workers[tier].metrics())
 
 
 async def test_metrics_count_what_was_done(workers: Workers, picture: Processed) -> None:

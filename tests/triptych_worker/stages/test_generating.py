@@ -59,6 +59,20 @@ async def test_decode_tells_its_queue_and_the_transfer(folder: Path) -> None:
     assert last.counts == {Count.OUTPUT_TOKENS: 4}
 
 
+async def test_a_wait_is_told_when_it_is_over_not_when_the_answer_is(folder: Path) -> None:
+    async with language_stages(folder) as stages:
+        prefilled = await stages.prefill.prefill(text(60, max_tokens=40, ignore_eos=True))
+        assert prefilled.kv is not None
+        sampling = Sampling(max_tokens=40, ignore_eos=True)
+        rest = DecodeInput("test", prefilled.kv, prefilled.state, sampling)
+        answer = stages.decode.decode(rest)
+        await anext(answer)
+        told = [stage for stage, _ in stages.observed.durations]
+        await answer.aclose()
+    assert told == [Stage.PREFILL_QUEUE, Stage.PREFILL, Stage.DECODE_QUEUE, Stage.KV_TRANSFER]
+    assert stages.observed.counters[Metric.INPUT_TOKENS] == 60
+
+
 async def test_a_second_round_takes_embeddings_from_the_cache_and_returns_the_leases(
     folder: Path, picture_case: Case
 ) -> None:

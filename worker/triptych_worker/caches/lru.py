@@ -31,8 +31,9 @@ def _never_pinned(_: object) -> bool:
 class ByteLru(Generic[K, V]):
     """Keeps what was used last, within ``capacity_bytes``; a capacity of 0 keeps nothing.
 
-    Entries for whose value ``pinned`` is true are never evicted or dropped. ``get``, ``put``,
-    ``evict``, ``remove`` and ``drop_others`` mutate; everything else only looks.
+    Entries for whose value ``pinned`` is true are never evicted or dropped. An empty fingerprint
+    hangs on no encoder: it is never dropped. ``get``, ``touch``, ``put``, ``evict``, ``remove`` and
+    ``drop_others`` mutate; everything else only looks.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class ByteLru(Generic[K, V]):
 
     def admits(self, fingerprint: str) -> bool:
         """Whether an entry of ``fingerprint`` may come in: not after others were dropped."""
-        return self._keep in ("", fingerprint)
+        return not self._keep or fingerprint in ("", self._keep)
 
     def values(self) -> list[V]:
         """All values, oldest use first."""
@@ -78,6 +79,14 @@ class ByteLru(Generic[K, V]):
         self._seconds_saved += entry.seconds
         self._entries.move_to_end(key)
         return entry.value
+
+    def touch(self, key: K) -> None:
+        """Makes an entry the most recently used, and counts nothing.
+
+        Raises:
+            KeyError: there is none.
+        """
+        self._entries.move_to_end(key)
 
     def put(
         self, key: K, value: V, *, fingerprint: str, size_bytes: int, seconds: float = 0.0
@@ -138,7 +147,7 @@ class ByteLru(Generic[K, V]):
         stale = [
             key
             for key, entry in self._entries.items()
-            if entry.fingerprint != keep and not self._pinned(entry.value)
+            if not self.admits(entry.fingerprint) and not self._pinned(entry.value)
         ]
         return [self.remove(key) for key in stale]
 

@@ -16,9 +16,10 @@ from collections.abc import Sequence as Items
 from typing import Final
 
 from triptych_contract.errors import InternalError, NonFinite, TriptychError, Unavailable
+from triptych_contract.names import Metric, Stage
 
 from triptych_worker.cores import Cores
-from triptych_worker.domain import Load
+from triptych_worker.domain import Load, Observer
 from triptych_worker.language.batching import pack
 from triptych_worker.language.model import LanguageModel
 from triptych_worker.language.pool import KvPool
@@ -42,6 +43,8 @@ class Engine:
         vocabulary: its tokenizer's side that answers need.
         pool: the keys and values of all sequences.
         limits: bounds.
+        observer: is told how long prompts waited, and their tokens, as soon as it is so: what
+            scales this tier must not wait for the end of a prompt or an answer.
         cores: shared with what else computes in this process.
     """
 
@@ -51,8 +54,11 @@ class Engine:
         vocabulary: Vocabulary,
         pool: KvPool,
         limits: Limits,
+        observer: Observer,
+        *,
         cores: Cores | None = None,
     ) -> None:
+        self._observer = observer
         self._cores = cores or Cores()
         self.model = model
         self.vocabulary = vocabulary
@@ -97,7 +103,8 @@ class Engine:
         """The sequence's input is here; ``placed`` are its embeddings, moved to no device yet."""
         ticket.queued = time.perf_counter()
         with self._wake:
-            self._sequences[ticket.number].placed = placed
+            sequence = self._sequences[ticket.number]
+            sequence.placed, sequence.queued = placed, ticket.queued
             self._scheduler.queue(ticket.number)
             self._wake.notify()
 
@@ -191,8 +198,7 @@ class Engine:
         """One forward pass. An error ends the sequences of this step and no others."""
         began = time.perf_counter()
         sequences = {chunk.sequence: self._sequences[chunk.sequence] for chunk in chunks}
-        for sequence in sequences.values():
-            sequence.started = sequence.started or began
+        self._start(sequences.values(), began)
         try:
             messages = self._forward(chunks, sequences)
         except Exception:  # noqa: BLE001 - whatever it was, the other sequences must go on
@@ -204,9 +210,18 @@ class Engine:
         self._settle(chunks, messages, time.perf_counter() - began)
         return messages
 
+    def _start(self, sequences: Iterable[Sequence], now: float) -> None:
+        """Notes which sequences have waited until now. A loaded one has waited for its range."""
+        for sequence in sequences:
+            if sequence.started is None:
+                sequence.started = now
+                if not sequence.task.demand.computed:
+                    self._observer.seconds(Stage.PREFILL_QUEUE, now - sequence.queued)
+
     def _forward(self, chunks: Items[Chunk], sequences: dict[int, Sequence]) -> _Messages:
         batch = pack(chunks, sequences, self.model.device)
         logits = self.model.forward(batch, self.pool)
+        self._observer.add(Metric.INPUT_TOKENS, _prompt_tokens(chunks, sequences))
         sampling = [sequences[chunk.sequence] for chunk in chunks if chunk.samples]
         draws = [
             Draw(sequence.task.sampling, len(sequence.task.answer.token_ids))
@@ -262,3 +277,12 @@ class Engine:
             ticket = self._tickets.get(number)
             if ticket is not None:  # closed meanwhile
                 ticket.put(message)
+
+
+def _prompt_tokens(chunks: Items[Chunk], sequences: dict[int, Sequence]) -> int:
+    """How many of the tokens of ``chunks`` are of prompts; the others are of answers."""
+    return sum(
+        chunk.length
+        for chunk in chunks
+        if chunk.start < sequences[chunk.sequence].task.prompt_tokens
+    )

@@ -33,13 +33,15 @@ class Limits:
 class Demand:
     """What a sequence needs.
 
-    ``known`` tokens are given (prompt, and output of another process), ``computed`` of them come
-    with keys and values; ``reserve`` is the most whose keys and values will be held.
+    ``known`` tokens are given (prompt, and output of another process). Of the first of them,
+    ``computed`` come with keys and values, or ``cached`` are copied to the range before it is used;
+    ``reserve`` is the most whose keys and values will be held.
     """
 
     known: int
     computed: int
     reserve: int
+    cached: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,11 @@ class _Entry:
     @property
     def remaining(self) -> int:
         return self.known - self.computed
+
+    @property
+    def awaited(self) -> int:
+        """Tokens that count while it waits."""
+        return self.known - self.demand.cached
 
     @property
     def waits(self) -> bool:
@@ -126,13 +133,13 @@ class Scheduler:
                 f"prompt and answer need {demand.reserve} tokens of KV memory, this worker has"
                 f" {self._limits.kv_tokens}; shorten the prompt or lower max_tokens"
             )
-        waiting = sum(entry.known for entry in self._entries.values() if entry.waits)
-        if waiting and waiting + demand.known > self._limits.queue_tokens:
+        waiting = sum(entry.awaited for entry in self._entries.values() if entry.waits)
+        if waiting and waiting + demand.known - demand.cached > self._limits.queue_tokens:
             raise Overloaded(
                 f"{waiting} tokens wait, the bound is {self._limits.queue_tokens}; come back later",
                 retry_after=retry_after,
             )
-        self._entries[sequence] = _Entry(demand, demand.known, demand.computed)
+        self._entries[sequence] = _Entry(demand, demand.known, demand.computed + demand.cached)
 
     def queue(self, sequence: int) -> None:
         """The sequence's input is here: it may get a range."""
@@ -165,7 +172,7 @@ class Scheduler:
             if start is None:
                 break
             entry.kv_start = start
-            entry.state = _State.LOADING if entry.computed else _State.RUNNING
+            entry.state = _State.LOADING if entry.demand.computed else _State.RUNNING
             admitted.append(Admitted(sequence, start))
             running += 1
         return admitted

@@ -9,6 +9,7 @@ import torch
 
 from triptych_worker.domain import Sampling
 from triptych_worker.language.answer import Answer
+from triptych_worker.language.prefix_cache import Prefix
 from triptych_worker.language.scheduler import Demand
 
 
@@ -24,10 +25,10 @@ class Placed:
 class Task:
     """What the engine is asked to do with one sequence.
 
-    Either ``token_ids`` and ``positions`` [axes, prompt_tokens] are the prompt and nothing is
-    computed yet, or both are empty, keys and values of the prompt are loaded, and the answer goes
-    on after ``output_token_ids``. ``first_only`` stops after one token, with the prompt's keys and
-    values kept until the sequence is closed.
+    Either ``token_ids`` and ``positions`` [axes, prompt_tokens] are the prompt, of which nothing is
+    computed but what ``prefix`` has found, or both are empty, keys and values of the prompt are
+    loaded, and the answer goes on after ``output_token_ids``. ``first_only`` stops after one token,
+    with the prompt's keys and values kept until the sequence is closed.
     """
 
     demand: Demand
@@ -38,6 +39,7 @@ class Task:
     answer: Answer
     sampling: Sampling
     first_only: bool = False
+    prefix: Prefix | None = None
 
 
 @dataclass(slots=True)
@@ -48,7 +50,9 @@ class Sequence:
     task: Task
     placed: Items[Placed] = ()
     kv_start: int = 0
+    queued: float = 0.0  # when its input was there
     started: float | None = field(default=None)  # when its first tokens went into a step
+    seconds: float = 0.0  # its share of the steps so far
 
     def tokens(self, start: int, length: int) -> torch.Tensor:
         """Token ids [length] from ``start`` on, all of the prompt or all of the answer."""

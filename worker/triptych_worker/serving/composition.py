@@ -50,7 +50,7 @@ def compose(models: Models, around: Surroundings) -> LoadedTier:
     """The tier, ready to work. Called on the event loop, and starts the engine's thread."""
     cores = Cores()
     encoder = _encoder(models.vision, around, cores) if models.vision else None
-    engine = _engine(models.language, around.config, cores) if models.language else None
+    engine = _engine(models.language, around, cores) if models.language else None
     embeddings = EmbeddingCache(around.config.language.embedding_cache_bytes)
     generating = Stages()
     if engine is not None and models.language is not None:
@@ -78,8 +78,8 @@ def _encoder(vision: Vision, around: Surroundings, cores: Cores) -> PictureEncod
     )
 
 
-def _engine(language: Language, config: WorkerConfig, cores: Cores) -> Engine:
-    bounds = config.language
+def _engine(language: Language, around: Surroundings, cores: Cores) -> Engine:
+    bounds = around.config.language
     limits = Limits(
         context_tokens=language.model.context_tokens,
         kv_tokens=bounds.kv_tokens,
@@ -87,7 +87,14 @@ def _engine(language: Language, config: WorkerConfig, cores: Cores) -> Engine:
         queue_tokens=bounds.queue_tokens,
         chunk_tokens=bounds.chunk_tokens,
     )
-    engine = Engine(language.model, language.vocabulary, language.pool, limits, cores)
+    engine = Engine(
+        language.model,
+        language.vocabulary,
+        language.pool,
+        limits,
+        around.observer,
+        cores=cores,
+    )
     engine.start()
     return engine
 

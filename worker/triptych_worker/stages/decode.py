@@ -61,16 +61,19 @@ class Decoder:
             self._returns.give_back([request.kv])
             raise
         try:
-            queued, began = await self._load(ticket, request.kv)
+            loading, began = await self._load(ticket, request.kv)
+            waits = {
+                Stage.DECODE_QUEUE: loading - ticket.queued,
+                Stage.KV_TRANSFER: began - loading,
+            }
+            for stage, value in waits.items():  # now, for the answer may take minutes
+                self._observer.seconds(stage, value)
             rest = stream(
                 ticket,
                 self._observer,
                 began=began,
                 tokens=len(request.state.output_token_ids),
-                seconds={
-                    Stage.DECODE_QUEUE: queued - ticket.queued,
-                    Stage.KV_TRANSFER: began - queued,
-                },
+                before=waits,
             )
             async with aclosing(rest) as events:
                 async for event in events:

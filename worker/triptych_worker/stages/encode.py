@@ -220,6 +220,8 @@ class PictureEncoder:
 
     async def _forward(self, batch: Sequence[_Flight]) -> tuple[list[Made], float]:
         began = self._clock()
+        for flight in batch:
+            self._observer.seconds(Stage.ENCODE_QUEUE, flight.started - flight.admitted)
         loop = asyncio.get_running_loop()
         items = [flight.item for flight in batch]
         made = await loop.run_in_executor(self._torch, self._work.encode, items)
@@ -275,7 +277,6 @@ class PictureEncoder:
             self._published.popitem(last=False)
 
     def _observe(self, flight: _Flight, now: float) -> None:
-        self._observer.seconds(Stage.ENCODE_QUEUE, flight.started - flight.admitted)
         self._observer.seconds(Stage.ENCODE, now - flight.started)
         self._observer.add(Metric.IMAGES)
         self._observer.add(Metric.VISUAL_TOKENS, flight.tokens)

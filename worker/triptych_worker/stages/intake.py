@@ -96,8 +96,8 @@ class Intake:
         if output.event.finish_reason is not None:
             counts[Count.OUTPUT_TOKENS] = 1
         for stage, value in seconds.items():
-            self._observer.seconds(stage, value)
-        self._observer.add(Metric.INPUT_TOKENS, run.task.prompt_tokens)
+            if stage is not Stage.PREFILL_QUEUE:  # told by the engine when the wait was over
+                self._observer.seconds(stage, value)
         self._observer.add(Metric.OUTPUT_TOKENS)
         return replace(output.event, times=stage_times(seconds, counts))
 

@@ -17,7 +17,7 @@ async def stream(
     *,
     began: float,
     tokens: int,
-    seconds: dict[Stage, float] | None = None,
+    before: Mapping[Stage, float] | None = None,
 ) -> AsyncGenerator[TokenEvent, None]:
     """The events of ``ticket``; the last one carries the times of decode.
 
@@ -26,7 +26,7 @@ async def stream(
         observer: is told gaps, durations and counts.
         began: when the token before was there, or decode could begin.
         tokens: output tokens there were before.
-        seconds: other durations that the last event carries.
+        before: durations already observed, which the last event carries too.
     """
     previous = began
     while True:
@@ -38,9 +38,8 @@ async def stream(
         if output.event.finish_reason is not None:
             break
         yield output.event
-    spent = {Stage.DECODE: output.at - began, **(seconds or {})}
-    for stage, value in spent.items():
-        observer.seconds(stage, value)
+    spent = {Stage.DECODE: output.at - began, **(before or {})}
+    observer.seconds(Stage.DECODE, spent[Stage.DECODE])
     yield replace(output.event, times=stage_times(spent, {Count.OUTPUT_TOKENS: tokens}))
 
 

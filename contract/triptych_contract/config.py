@@ -146,6 +146,9 @@ class MediaLimits(Config):
     decode_seconds: float = Field(default=10.0, gt=0)
     decode_processes: int = Field(default=2, gt=0)
     allow_networks: tuple[str, ...] = ()  # CIDRs that may be fetched from although not public
+    # Header that names the tenant, set by a proxy that clients cannot pass; empty: none does.
+    tenant_header: str = Field(default="", pattern=r"^[a-z0-9-]*$")
+    uuid_bytes: int = Field(default=128 * MIB, ge=0)  # pictures kept for clients that name them
 
 
 class GatewayConfig(Config):

@@ -15,6 +15,8 @@
         ├── PromptTooLong       400
         ├── TooLarge            413
         ├── NotFound            404
+        ├── MediaUnknown        404, media named by a uuid that is not known (any more): send it
+        ├── MediaConflict       409, a uuid that stands for other media
         ├── InvalidModel        a model folder cannot be served
         ├── NonFinite           the model answered NaN or infinity
         └── InternalError       a bug of ours
@@ -43,6 +45,8 @@ class Reason(StrEnum):
     PROMPT_TOO_LONG = "PromptTooLong"
     TOO_LARGE = "TooLarge"
     NOT_FOUND = "NotFound"
+    MEDIA_UNKNOWN = "MediaUnknown"
+    MEDIA_CONFLICT = "MediaConflict"
     INVALID_MODEL = "InvalidModel"
     NON_FINITE = "NonFinite"
     INTERNAL = "Internal"
@@ -130,6 +134,18 @@ class NotFound(TerminalError):
     reason = Reason.NOT_FOUND
 
 
+class MediaUnknown(TerminalError):
+    """Media is named by a uuid alone, under which nothing is kept; send its content."""
+
+    reason = Reason.MEDIA_UNKNOWN
+
+
+class MediaConflict(TerminalError):
+    """A uuid comes with other content than it stands for."""
+
+    reason = Reason.MEDIA_CONFLICT
+
+
 class InvalidModel(TerminalError):
     """A model folder is incomplete, damaged or of an unknown family."""
 
@@ -152,8 +168,8 @@ _BY_REASON: Final[dict[str, type[TriptychError]]] = {
     kind.reason: kind
     for kind in (
         Overloaded, Unavailable, DeadlineExceeded, LeaseExpired, FingerprintMismatch,
-        TransferCorrupted, InvalidRequest, PromptTooLong, TooLarge, NotFound, InvalidModel,
-        NonFinite, InternalError,
+        TransferCorrupted, InvalidRequest, PromptTooLong, TooLarge, NotFound, MediaUnknown,
+        MediaConflict, InvalidModel, NonFinite, InternalError,
     )
 }  # fmt: skip
 
@@ -168,6 +184,8 @@ GRPC_STATUS: Final[dict[Reason, grpc.StatusCode]] = {
     Reason.PROMPT_TOO_LONG: grpc.StatusCode.OUT_OF_RANGE,
     Reason.TOO_LARGE: grpc.StatusCode.INVALID_ARGUMENT,
     Reason.NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    Reason.MEDIA_UNKNOWN: grpc.StatusCode.NOT_FOUND,
+    Reason.MEDIA_CONFLICT: grpc.StatusCode.ALREADY_EXISTS,
     Reason.INVALID_MODEL: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.NON_FINITE: grpc.StatusCode.INTERNAL,
     Reason.INTERNAL: grpc.StatusCode.INTERNAL,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
@@ -100,6 +100,9 @@ def tenant_salt(tenant: str) -> bytes:
     return hashlib.sha256(b"triptych.tenant.v1\0" + tenant.encode()).digest()
 
 
+NO_TENANT: Final = tenant_salt("")
+
+
 def embedding_key(media: bytes, fingerprint: str, salt: bytes) -> bytes:
     """Cache key of one media item's embedding: 32 bytes.
 
@@ -114,6 +117,23 @@ def embedding_key(media: bytes, fingerprint: str, salt: bytes) -> bytes:
     if len(media) != KEY_BYTES or len(salt) != KEY_BYTES or len(fingerprint) != 2 * KEY_BYTES:
         raise ValueError("a cache key is made of whole digests")
     return _digest("triptych.embedding.v1", media, bytes.fromhex(fingerprint), salt)
+
+
+def prefix_key(salt: bytes, before: bytes, token_ids: bytes, visual: Sequence[bytes]) -> bytes:
+    """Cache key of one block of a prompt together with all that stands before it: 32 bytes.
+
+    Args:
+        salt: ``tenant_salt``.
+        before: key of the block before it; empty for a prompt's first.
+        token_ids: of the block.
+        visual: what stands in place of its visual tokens, and where, in order.
+
+    Raises:
+        ValueError: the salt has not the full length of a digest, nor has ``before``.
+    """
+    if len(salt) != KEY_BYTES or len(before) not in (0, KEY_BYTES):
+        raise ValueError("a cache key is made of whole digests")
+    return _digest("triptych.prefix.v1", salt, before, token_ids, *visual)
 
 
 def _digest(domain: str, *parts: bytes) -> bytes:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from triptych_contract.fingerprints import NO_TENANT
+
 
 class Role(StrEnum):
     """Who said a message."""
@@ -24,9 +26,11 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A piece of a message that is a picture, by a ``data:`` or ``https:`` URL."""
+    """A piece of a message that is a picture: by a ``data:`` or ``https:`` URL, by the ``uuid``
+    that the client gave to one it sent before, or by both. What is not given is empty."""
 
     url: str
+    uuid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,7 @@ class Conversation:
     request_id: str
     messages: tuple[Message, ...]
     sampling: SamplingWish
+    salt: bytes = NO_TENANT  # ``tenant_salt`` of who asks
 
     def images(self) -> Iterator[Image]:
         """The pictures, in prompt order."""

@@ -30,6 +30,7 @@ from triptych_gateway.identity import expected_workers
 from triptych_gateway.media.addresses import parse_networks
 from triptych_gateway.media.budget import ByteBudget
 from triptych_gateway.media.fetch import Fetcher
+from triptych_gateway.media.known import KnownMedia
 from triptych_gateway.media.loader import MediaLoader
 from triptych_gateway.media.pool import DecodePool
 from triptych_gateway.metrics import GatewayMetrics
@@ -99,7 +100,14 @@ async def running_gateway(
         loader = MediaLoader(
             config.media, fetcher, decoding, ByteBudget(config.media.inflight_bytes)
         )
-        pictures = Pictures(loader, model.pictures, cache, threads, config.media.max_items)
+        pictures = Pictures(
+            loader=loader,
+            processor=model.pictures,
+            cache=cache,
+            known=KnownMedia(config.media.uuid_bytes),
+            threads=threads,
+            max_items=config.media.max_items,
+        )
         encoder_loss = EncoderLoss(
             Embeddings(calls, pools, pictures),
             pools,

@@ -31,6 +31,7 @@ from triptych_gateway.api.errors import body_of, headers_of, status_of
 from triptych_gateway.api.replies import reply_error, reply_json, start_events
 from triptych_gateway.api.requests import ChatRequest, parse_chat_request
 from triptych_gateway.api.responses import Envelope, Usage, event_of
+from triptych_gateway.api.tenants import salt_of
 from triptych_gateway.deadlines import Deadline
 from triptych_gateway.journal import Journal
 from triptych_gateway.media.budget import ByteBudget
@@ -140,7 +141,8 @@ class ChatCompletions:
             )
         limit = self._config.max_body_bytes
         async with bounded_body(exchange.request, limit, self._bodies) as body:
-            wanted = await _parsed(body, exchange.request_id)
+            salt = salt_of(exchange.request.headers, self._config.media.tenant_header)
+            wanted = await _parsed(body, exchange.request_id, salt)
             if wanted.model != self._config.model.served_name:
                 raise NotFound(
                     f"model {wanted.model!r:.200} does not exist; there is "
@@ -207,10 +209,10 @@ class ChatCompletions:
         await _write(exchange, envelope.closing(usage, exchange.extension), more=False)
 
 
-async def _parsed(body: bytes, request_id: str) -> ChatRequest:
+async def _parsed(body: bytes, request_id: str, salt: bytes) -> ChatRequest:
     if len(body) < _THREAD_BYTES:
-        return parse_chat_request(body, request_id)
-    return await asyncio.to_thread(parse_chat_request, body, request_id)
+        return parse_chat_request(body, request_id, salt)
+    return await asyncio.to_thread(parse_chat_request, body, request_id, salt)
 
 
 async def _write(exchange: _Exchange, chunk: bytes, *, more: bool = True) -> None:

@@ -35,6 +35,8 @@ ANSWERS: Final[Mapping[Reason, Answer]] = {
     Reason.PROMPT_TOO_LONG: Answer(400, _INVALID, "context_length_exceeded"),
     Reason.TOO_LARGE: Answer(413, _INVALID, "too_large"),
     Reason.NOT_FOUND: Answer(404, _INVALID, "model_not_found"),
+    Reason.MEDIA_UNKNOWN: Answer(404, _INVALID, "media_not_found"),
+    Reason.MEDIA_CONFLICT: Answer(409, _INVALID, "media_conflict"),
     Reason.OVERLOADED: Answer(429, "rate_limit_error", "overloaded"),
     Reason.UNAVAILABLE: Answer(503, _SERVER, "unavailable"),
     Reason.LEASE_EXPIRED: Answer(503, _SERVER, "unavailable"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -14,8 +14,10 @@ from pydantic import (
     Field,
     Tag,
     ValidationError,
+    model_validator,
 )
-from pydantic_core import from_json
+from pydantic_core import PydanticCustomError, from_json
+from triptych_contract.fingerprints import NO_TENANT
 
 from triptych_gateway.api.errors import InvalidParameter
 from triptych_gateway.conversation import Conversation, Image, Message, Role, SamplingWish, Text
@@ -62,8 +64,17 @@ class _ImageUrl(_Model):
 
 
 class _ImagePart(_Model):
+    """With a ``uuid``, the picture may be left out that the client sent under it before."""
+
     type: Literal["image_url"]
-    image_url: _ImageUrl
+    image_url: _ImageUrl | None = None
+    uuid: str | None = Field(default=None, min_length=1, max_length=256)
+
+    @model_validator(mode="after")
+    def _names_a_picture(self) -> Self:
+        if self.image_url is None and self.uuid is None:
+            raise PydanticCustomError("no_image", "image_url is missing: give it, or a uuid")
+        return self
 
 
 _Part = Annotated[_TextPart | _ImagePart, Field(discriminator="type")]
@@ -161,8 +172,8 @@ class ChatRequest:
     token_ids: bool  # each choice also tells the ids of its tokens
 
 
-def parse_chat_request(body: bytes, request_id: str) -> ChatRequest:
-    """Reads the JSON ``body`` of ``POST /v1/chat/completions``.
+def parse_chat_request(body: bytes, request_id: str, salt: bytes = NO_TENANT) -> ChatRequest:
+    """Reads the JSON ``body`` of ``POST /v1/chat/completions`` of the tenant that has ``salt``.
 
     Raises:
         InvalidParameter: malformed or not supported; the message names the field.
@@ -177,7 +188,7 @@ def parse_chat_request(body: bytes, request_id: str) -> ChatRequest:
         request = _ChatRequest.model_validate(_supported(fields))
     except ValidationError as error:
         raise _first_of(error) from error
-    return _checked(request, request_id)
+    return _checked(request, request_id, salt)
 
 
 def _supported(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -212,7 +223,7 @@ def _path(steps: Sequence[int | str]) -> str:
     return ".".join(kept)
 
 
-def _checked(request: _ChatRequest, request_id: str) -> ChatRequest:
+def _checked(request: _ChatRequest, request_id: str, salt: bytes) -> ChatRequest:
     if request.top_logprobs and not request.logprobs:
         raise InvalidParameter("top_logprobs needs logprobs to be true", "top_logprobs")
     if request.stream_options is not None and not request.stream:
@@ -227,6 +238,7 @@ def _checked(request: _ChatRequest, request_id: str) -> ChatRequest:
             request_id=request_id,
             messages=tuple(_message(message) for message in request.messages),
             sampling=sampling,
+            salt=salt,
         ),
         stream=bool(request.stream),
         include_usage=bool(options and options.include_usage),
@@ -262,4 +274,6 @@ def _message(message: _SystemMessage | _UserMessage | _AssistantMessage) -> Mess
 
 
 def _part(part: _TextPart | _ImagePart) -> Text | Image:
-    return Text(part.text) if isinstance(part, _TextPart) else Image(part.image_url.url)
+    if isinstance(part, _TextPart):
+        return Text(part.text)
+    return Image(part.image_url.url if part.image_url else "", part.uuid or "")

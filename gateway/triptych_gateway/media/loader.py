@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Final
 
 from triptych_contract.config import MediaLimits
 from triptych_contract.errors import TooLarge
-from triptych_contract.fingerprints import media_digest
 
 from triptych_gateway.media.budget import ByteBudget
+from triptych_gateway.media.content import Content
 from triptych_gateway.media.data_urls import decode_data_url, is_data_url
 from triptych_gateway.media.decode import Pixels
 from triptych_gateway.media.fetch import Fetcher
@@ -22,14 +21,6 @@ from triptych_gateway.media.pool import DecodePool
 # Below this, decoding base64 and hashing on the loop is quicker than handing it to a thread.
 _THREAD_BYTES: Final = 256 * 1024
 _RGB: Final = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Content:
-    """A picture as it came, and the digest that its caches know it by."""
-
-    encoded: bytes
-    digest: bytes
 
 
 class MediaLoader:
@@ -52,13 +43,13 @@ class MediaLoader:
         """
         if not is_data_url(url):
             encoded = await self._fetcher.fetch(url)
-            return await asyncio.to_thread(_digested, encoded)
+            return await asyncio.to_thread(Content.of, encoded)
         if len(url) < _THREAD_BYTES:
             return self._inline(url)
         return await asyncio.to_thread(self._inline, url)
 
     def _inline(self, url: str) -> Content:
-        return _digested(decode_data_url(url, self._limits.max_bytes))
+        return Content.of(decode_data_url(url, self._limits.max_bytes))
 
     @asynccontextmanager
     async def pixels(self, content: Content) -> AsyncIterator[Pixels]:
@@ -78,7 +69,3 @@ class MediaLoader:
             )
         async with self._budget.hold(width * height * _RGB):
             yield await self._pool.decode(content.encoded, kind)
-
-
-def _digested(encoded: bytes) -> Content:
-    return Content(encoded, media_digest(encoded))

@@ -15,7 +15,7 @@ from triptych_gateway.deadlines import Deadline
 from triptych_gateway.journal import Journal
 from triptych_gateway.pipeline.encoder_loss import EncoderLoss
 from triptych_gateway.pipeline.generation import Generation
-from triptych_gateway.pipeline.pictures import Pictures, PreparedPicture
+from triptych_gateway.pipeline.pictures import Pictures, PreparedPicture, Scope
 from triptych_gateway.pipeline.requests import Prepared, bounded_sampling
 from triptych_gateway.processors.prompts import PromptBuilder
 from triptych_gateway.tiers.fleet import missing_tiers
@@ -58,7 +58,9 @@ class Answering:
         fingerprint, pictures = "", list[PreparedPicture]()
         if images:
             fingerprint = await self._encoder_loss.fingerprint(deadline)
-            pictures = await self._pictures.prepare(images, fingerprint, journal)
+            pictures = await self._pictures.prepare(
+                images, Scope(fingerprint, conversation.salt), journal
+            )
         context_tokens = self._pools.route.context_tokens
         prompt = await asyncio.get_running_loop().run_in_executor(
             self._threads,
@@ -73,6 +75,7 @@ class Answering:
             prompt=prompt,
             pictures=pictures,
             fingerprint=fingerprint,
+            salt=conversation.salt,
             sampling=bounded_sampling(conversation.sampling, len(prompt.token_ids), context_tokens),
         )
 

@@ -28,6 +28,7 @@ class Prepared:
     pictures: Sequence[PreparedPicture]
     fingerprint: str  # of the encoder that was up when the pictures were prepared
     sampling: Sampling
+    salt: bytes  # of the tenant
 
     def generate_request(
         self, fingerprint: str, model_digest: str, handles: Sequence[Handle]

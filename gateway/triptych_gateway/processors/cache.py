@@ -1,4 +1,4 @@
-"""Processed pictures by media digest and encoder fingerprint, least recently used first to go.
+"""Processed pictures by fingerprint and key of their embedding, least recently used first to go.
 
 Pure: bounded in bytes, no clock. Layouts are a thousandth of the tensors' size, so they are kept
 apart and longer: with the encoder's own cache warm, a layout is all that a prompt needs.
@@ -13,7 +13,7 @@ from typing import Final
 from triptych_gateway.processors.pictures import Layout, Processed
 
 _MAX_LAYOUTS: Final = 65536
-Key = tuple[str, bytes]  # fingerprint, media digest
+Key = tuple[str, bytes]  # fingerprint, ``embedding_key`` (which is of one tenant)
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,6 +92,7 @@ class LanguageLimits(Config):
     queue_tokens: int = Field(default=131072, gt=0)  # prompt tokens waiting; more is Overloaded
     chunk_tokens: int = Field(default=512, gt=0)  # prompt tokens of one step
     embedding_cache_bytes: int = Field(default=512 * MIB, ge=0)
+    prefix_cache_bytes: int = Field(default=512 * MIB, ge=0)  # KV of prompts; 0 computes all anew
     outbox_bytes: int = Field(default=1024 * MIB, gt=0)  # KV published and not yet fetched
 
 
@@ -147,7 +148,7 @@ class MediaLimits(Config):
     decode_processes: int = Field(default=2, gt=0)
     allow_networks: tuple[str, ...] = ()  # CIDRs that may be fetched from although not public
     # Header that names the tenant, set by a proxy that clients cannot pass; empty: none does.
-    tenant_header: str = Field(default="", pattern=r"^[a-z0-9-]*$")
+    tenant_header: str = Field(default="", pattern=r"^[A-Za-z0-9-]*$")
     uuid_bytes: int = Field(default=128 * MIB, ge=0)  # pictures kept for clients that name them
 
 

@@ -233,4 +233,6 @@ def _media(spec: ServiceSpec) -> config.MediaLimits:
         decode_seconds=parse_seconds(decode.timeout),
         decode_processes=decode.processes,
         allow_networks=urls.allow_networks,
+        tenant_header=spec.media.tenants.header,
+        uuid_bytes=parse_bytes(spec.media.uuids.capacity),
     )

@@ -92,8 +92,10 @@ _TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     "not the name of a claim": ("a", "a" * 253),
     "not a duration: write": ("0s", "999999h999999m999999s999999ms"),
     "not a duration above 0": ("1ms", "999999h999999m999999s999999ms"),
+    "not the name of a metric": ("_", "a" * 253),
     "not a network": ("0.0.0.0/0", "1111:2222:3333:4444:5555:6666:7777:8888/128"),
     "not the value of a label": ("", "a" * 63),
+    "not the name of a header": ("", "X" * 63),
 }
 _LONG: Final = 5000  # of texts that the schema does not bound
 

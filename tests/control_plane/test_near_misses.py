@@ -30,6 +30,7 @@ RIGHT: dict[Path, tuple[str | int, ...]] = {
     ("spec", "transfer", "lease"): ("1s", "1h2m3s4ms", "05m", "0h1ms"),
     ("spec", "transfer", "landing"): ("1", "1Gi", "10k", "999999Ti", 5),
     ("spec", "degraded", "queueTimeout"): ("0s", "1h", "90m", "00h00m"),
+    ("spec", "media", "tenants", "header"): ("", "X-Tenant", "a", "a--b-0"),
     ("spec", "media", "urlPolicy", "allowNetworks", "[]"): (
         "10.0.0.0/8", "fd00::/8", "::/0", "1.2.3.4/32", "::ffff:0:0/96", "::1.2.3.0/120",
         "2001:0db8::/32",
@@ -40,6 +41,9 @@ RIGHT: dict[Path, tuple[str | int, ...]] = {
     ),
     (*ENCODER, "template", "metadata", "labels", "{}"): ("", "a", "a.b-c_d", "A0"),
     (*ENCODER, "autoscaling", "metrics", "[]", "target"): ("1", "70", "2k", "1M", "100", 3),
+    (*ENCODER, "autoscaling", "metrics", "[]", "external", "name"): ("a", "_:a.b|c-1"),
+    (*ENCODER, "autoscaling", "scaleToZeroAfter"): ("1ms", "10m", "0h1s"),
+    ("spec", "balance", "encoderPerPrefill", "max"): ("1", "500m", "0.5", "1k", 3),
 }  # fmt: skip
 CHARACTERS = "0123456789abcxyzABCgGiKkMmnuTEe./:-_@ +%\né٣"
 

@@ -111,6 +111,8 @@ def test_media_and_degraded_reach_the_gateway() -> None:
             "budgets": {"default": {"maxItems": 2, "maxBytes": "1Mi", "maxPixels": 3}},
             "urlPolicy": {"allowNetworks": ["10.0.0.0/8"], "fetchTimeout": "2s"},
             "decode": {"processes": 4, "timeout": "500ms", "inflight": "9Mi"},
+            "tenants": {"header": "X-Tenant"},
+            "uuids": {"capacity": "3Mi"},
         },
         degraded={"onEncoderLoss": "Queue", "queueTimeout": "7s"},
         tiers__gateway={
@@ -129,6 +131,8 @@ def test_media_and_degraded_reach_the_gateway() -> None:
         decode_seconds=0.5,
         decode_processes=4,
         allow_networks=("10.0.0.0/8",),
+        tenant_header="X-Tenant",
+        uuid_bytes=3 * MIB,
     )
     assert (made.prefill, made.decode) == (addresses, config.Endpoints())
     assert (made.on_encoder_loss, made.queue_seconds) == ("Queue", 7.0)

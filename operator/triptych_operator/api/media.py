@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from triptych_operator.api.quantities import PositiveBytes
-from triptych_operator.api.rules import ApiModel
+from triptych_operator.api.quantities import Bytes, PositiveBytes
+from triptych_operator.api.rules import ApiModel, Obeys, Rule, matches
 from triptych_operator.api.scalars import Duration, Network, PositiveDuration
+
+_HEADER: Final = r"^([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)?$"
+
+HeaderName = Annotated[
+    str,
+    Obeys(
+        Rule(
+            f"self.matches('{_HEADER}')",
+            "not the name of a header: letters, digits and dashes, such as x-tenant",
+            lambda name: matches(_HEADER, name),
+        ),
+        max_length=63,
+    ),
+]
+"""Name of an HTTP header, or nothing."""
 
 
 class Budget(ApiModel):
@@ -50,6 +65,22 @@ class MediaDecode(ApiModel):
     """Decoded pictures in memory, all requests of one gateway pod together."""
 
 
+class Tenants(ApiModel):
+    """Who shares cached pictures: only requests of one tenant. A tenant is an API key (the
+    Authorization header of a request), and requests without one are a tenant too."""
+
+    header: HeaderName = ""
+    """Header that names the tenant instead, such as x-tenant. Only for a gateway behind a proxy
+    that sets it, whatever its clients send: who can set it reads that tenant's cache."""
+
+
+class Uuids(ApiModel):
+    """Pictures that clients give a uuid, and then need not send again."""
+
+    capacity: Bytes = "128Mi"
+    """Picture files that one gateway pod keeps for that; 0 keeps none."""
+
+
 class MediaSpec(ApiModel):
     """What happens to pictures before they reach the encoder."""
 
@@ -59,6 +90,10 @@ class MediaSpec(ApiModel):
     """Which picture URLs are fetched."""
     decode: MediaDecode = Field(default_factory=MediaDecode)
     """How picture files are decoded."""
+    tenants: Tenants = Field(default_factory=Tenants)
+    """Who shares cached pictures."""
+    uuids: Uuids = Field(default_factory=Uuids)
+    """Pictures that clients name."""
 
 
 class TransferSpec(ApiModel):

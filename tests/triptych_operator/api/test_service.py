@@ -121,6 +121,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("a size in no unit", {"tiers__encoder__cache": {"capacity": "1 GB"}}, "not a size"),
     ("a duration in no unit", {"tiers__encoder__drain": {"timeout": "60"}}, "not a duration"),
     ("an image with a space", {"engine__image": "a b"}, "not an image reference"),
+    ("a header with a blank", {"media__tenants": {"header": "x tenant"}}, "name of a header"),
     ("a network with host bits", {"media__urlPolicy": {"allowNetworks": ["10.1.2.3/8"]}}, "CIDR"),
     ("another transport", {"transfer__transport": "rdma"}, "spec.transfer.transport"),
 ]

@@ -64,8 +64,12 @@ def resource_around(path: Path) -> dict[str, Any]:
     """A valid resource that has everything that the parents of ``path`` require."""
     topology = "EncodeSplit" if "fused" in path[:3] else "FullSplit"
     body = manifest(topology=topology)
+    if "scaleToZeroAfter" in path:
+        body["spec"]["degraded"] = {"onEncoderLoss": "Queue"}
     for depth in range(1, len(path)):
         _fill(body, path[:depth], {} if path[depth] != ITEM else [])
+    if "external" in path[:-1]:
+        body = put(body, (*path[: path.index("external")], "signal"), "External")
     return body
 
 
@@ -87,6 +91,8 @@ _REQUIRED: Final[dict[str, Any]] = {
     "model.encoder": {"source": "builtin://shapes", "revision": "2"},
     "autoscaling": {"max": 1000, "metrics": [{"signal": "CPUUtilization", "target": 70}]},
     "metrics.[]": {"signal": "CPUUtilization", "target": 70},
+    "[].external": {"name": "queue_depth"},
+    "external.selector": {"queue": "pictures"},
     "policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}],
     "policies.[]": {"type": "Pods", "value": 1, "periodSeconds": 60},
     "resources.requests": {"cpu": 1},

@@ -46,10 +46,15 @@ def metric(signal: str, target: int | str = 1) -> dict[str, object]:
     return {"signal": signal, "target": target}
 
 
+def external(name: str) -> dict[str, object]:
+    return {**metric("External"), "external": {"name": name}}
+
+
 def scaled(*metrics: dict[str, object]) -> dict[str, object]:
     return {"autoscaling": {"max": 2, "metrics": [*metrics]}}
 
 
+RESTING = {"autoscaling": {"max": 2, "scaleToZeroAfter": "10m"}}
 LOCAL = {"source": "file:///srv/models", "revision": "1", "servedName": "m"}
 CLAIM = LOCAL | {"source": "pvc://models/m"}
 
@@ -77,8 +82,21 @@ CASES: dict[str, Case] = {
     "not the name of a claim": Case("a..b", "a.b"),
     "not an image reference": Case("a b", "host.example:5000/a@sha256:" + "0" * 64),
     "give either replicas": Case(
-        {"replicas": 1, **scaled(metric("CPUUtilization"))}, {"replicas": 1}
+        {"replicas": 1, **scaled(metric("CPUUtilization"))},
+        {"replicas": 1, "autoscaling": {"mode": "Advise", "max": 2}},
     ),
+    "encoders that scale to zero": Case(
+        {"tiers": {"encoder": RESTING}},
+        {"tiers": {"encoder": RESTING}, "degraded": {"onEncoderLoss": "Queue"}},
+    ),
+    "topology Fused has no tiers to balance": Case(
+        {"topology": "Fused", "balance": {}}, {"balance": {"prefillPerDecode": {"min": 1}}}
+    ),
+    "topology EncodeSplit runs prefill and decode": Case(
+        {"topology": "EncodeSplit", "balance": {"prefillPerDecode": {}}},
+        {"topology": "EncodeSplit", "balance": {"encoderPerPrefill": {"max": "500m"}}},
+    ),
+    "min of a ratio": Case({"min": "0.501", "max": "500m"}, {"min": "500m", "max": "0.5"}),
     "tier encoder scales on": Case(
         scaled(metric("RunningRequests")), scaled(metric("ImagesPerSecond"), metric("QueueWait"))
     ),
@@ -91,13 +109,18 @@ CASES: dict[str, Case] = {
         scaled(metric("QueueWait")), scaled(metric("RunningRequests"), metric("CPUUtilization"))
     ),
     "min must not exceed max": Case({"min": 3, "max": 2}, {"min": 2, "max": 2}),
-    "each signal may be given once": Case(
+    "each signal but External may be": Case(
         {"metrics": [metric("CPUUtilization", 1), metric("CPUUtilization", 2)]},
-        {"metrics": [metric("CPUUtilization", "70")]},
+        {"metrics": [metric("CPUUtilization"), external("a"), external("a")]},
     ),
     "the target of CPUUtilization": Case(
-        metric("CPUUtilization", "1500m"), metric("CPUUtilization", "2k")
+        metric("MemoryUtilization", "1500m"), metric("CPUUtilization", "2k")
     ),
+    "signal External and external.name": Case(metric("External"), external("queue_depth")),
+    "a name in selector is none": Case(
+        {"selector": {"a b": "c"}}, {"selector": {"a.example/b": "c"}}
+    ),
+    "not the name of a metric": Case("1a", "pubsub.example|depth:rate-1m"),
     "the target of KVUtilization": Case(
         scaled(metric("KVUtilization", "1001m")), scaled(metric("KVUtilization", "800m"))
     ),

@@ -140,7 +140,7 @@ WANTING: Final = (
     Mutant(
         "replicas are sent although an autoscaler owns them",
         DEPLOYMENTS,
-        "fixed = {} if spec.autoscaling is not None else ",
+        "fixed = {} if spec.scales else ",
         "fixed = ",
     ),
     Mutant(

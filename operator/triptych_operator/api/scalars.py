@@ -152,6 +152,19 @@ LabelValue = Annotated[
 ]
 """Value of a label."""
 
+MetricName = Annotated[
+    str,
+    Obeys(
+        _matching(
+            r"^[A-Za-z_:][A-Za-z0-9_.:|-]*$",
+            "not the name of a metric: letters, digits, underscores, dots, colons, bars and "
+            "dashes, not beginning with a digit",
+        ),
+        max_length=NAME_LIMIT,
+    ),
+]
+"""Name of a metric in an external metrics API or in Prometheus."""
+
 Network = Annotated[
     str,
     Obeys(

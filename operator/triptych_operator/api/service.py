@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Final, Literal
 from pydantic import BeforeValidator, Field, JsonValue
 from triptych_contract.names import TOPOLOGY_TIERS, Tier, Topology
 
+from triptych_operator.api.balance import Balance
 from triptych_operator.api.media import DegradedSpec, MediaSpec, TransferSpec
 from triptych_operator.api.model import EngineSpec, ModelSpec
 from triptych_operator.api.rollout import RolloutSpec
@@ -69,6 +70,33 @@ class ServiceSpec(ApiModel):
                 or spec.degraded.on_encoder_loss == "RejectMultimodal"
             ),
         ),
+        Rule(
+            cel="!has(self.tiers) || !has(self.tiers.encoder) || "
+            "!has(self.tiers.encoder.autoscaling) || "
+            "!has(self.tiers.encoder.autoscaling.scaleToZeroAfter) || "
+            "(has(self.degraded) && self.degraded.onEncoderLoss != 'RejectMultimodal')",
+            message="encoders that scale to zero are waited for: set degraded.onEncoderLoss to "
+            "Queue or EncodeInline, or remove scaleToZeroAfter",
+            holds=lambda spec: (
+                not spec.encoder_sleeps or spec.degraded.on_encoder_loss != "RejectMultimodal"
+            ),
+        ),
+        Rule(
+            cel="!has(self.balance) || self.topology != 'Fused'",
+            message="topology Fused has no tiers to balance: remove balance",
+            holds=lambda spec: spec.balance is None or spec.topology is not Topology.FUSED,
+        ),
+        Rule(
+            cel="!has(self.balance) || !has(self.balance.prefillPerDecode) || "
+            "self.topology != 'EncodeSplit'",
+            message="topology EncodeSplit runs prefill and decode in one tier: remove "
+            "balance.prefillPerDecode",
+            holds=lambda spec: (
+                spec.balance is None
+                or spec.balance.prefill_per_decode is None
+                or spec.topology is not Topology.ENCODE_SPLIT
+            ),
+        ),
     )
 
     model: ModelSpec
@@ -80,6 +108,8 @@ class ServiceSpec(ApiModel):
     """The program that runs the stages."""
     tiers: Tiers = Field(default_factory=Tiers)
     """How many pods of each stage there are, and what each may use."""
+    balance: Balance | None = None
+    """Bounds of the ratios between autoscaled tiers."""
     media: MediaSpec = Field(default_factory=MediaSpec)
     """What happens to pictures before they reach the encoder."""
     transfer: TransferSpec = Field(default_factory=TransferSpec)
@@ -113,6 +143,12 @@ class ServiceSpec(ApiModel):
     def gateway(self) -> GatewayTier:
         """The gateway tier, given or by default."""
         return self.tiers.gateway or _GATEWAY
+
+    @property
+    def encoder_sleeps(self) -> bool:
+        """Whether the encoder tier may have no pod at all."""
+        autoscaling = self.encoder.autoscaling
+        return autoscaling is not None and autoscaling.scale_to_zero_after is not None
 
     def tier(self, tier: Tier) -> TierSpec:
         """What all tiers have in common, of ``tier``."""

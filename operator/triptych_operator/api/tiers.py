@@ -7,7 +7,11 @@ from typing import ClassVar, Final
 from pydantic import Field, JsonValue
 from triptych_contract.names import Tier
 
-from triptych_operator.api.autoscaling import Autoscaling, scaling_rules
+from triptych_operator.api.autoscaling import (
+    Autoscaling,
+    EncoderAutoscaling,
+    scaling_rules,
+)
 from triptych_operator.api.quantities import (
     Bytes,
     PositiveBytes,
@@ -30,9 +34,10 @@ GPU_RESOURCE: Final = "nvidia.com/gpu"
 _MOST_RESOURCES: Final = 5
 
 _REPLICAS_OR_AUTOSCALING = Rule(
-    cel="!(has(self.replicas) && has(self.autoscaling))",
-    message="give either replicas (a fixed number) or autoscaling, not both: remove one",
-    holds=lambda tier: tier.replicas is None or tier.autoscaling is None,
+    cel="!(has(self.replicas) && has(self.autoscaling)) || self.autoscaling.mode == 'Advise'",
+    message="give either replicas (a fixed number) or autoscaling, not both: remove one, or set "
+    "autoscaling.mode: Advise",
+    holds=lambda tier: tier.replicas is None or not tier.scales,
 )
 
 
@@ -171,9 +176,9 @@ class TierSpec(ApiModel):
     """What every tier has."""
 
     replicas: int | None = Field(default=None, ge=1, le=1000)
-    """Fixed number of pods. Default: 1, unless autoscaling is given."""
+    """Fixed number of pods. Default: autoscaling.min, or 1 without autoscaling."""
     autoscaling: Autoscaling | None = None
-    """Number of pods by load, instead of replicas."""
+    """Number of pods by load, instead of replicas, or as advice beside it."""
     resources: Resources = Field(default_factory=Resources)
     """Compute resources of each pod. A GPU under limits makes the tier run on it."""
     drain: Drain = Field(default_factory=Drain)
@@ -182,11 +187,16 @@ class TierSpec(ApiModel):
     """Changes to the pods of this tier."""
 
     @property
+    def scales(self) -> bool:
+        """Whether an autoscaler sets the number of pods."""
+        return self.autoscaling is not None and self.autoscaling.acts
+
+    @property
     def initial_replicas(self) -> int:
         """The fixed number of pods, or what autoscaling begins with."""
-        if self.autoscaling is not None:
-            return self.autoscaling.min
-        return self.replicas or 1
+        if self.replicas is not None:
+            return self.replicas
+        return self.autoscaling.min if self.autoscaling is not None else 1
 
     @property
     def device(self) -> str:
@@ -200,6 +210,8 @@ class EncoderTier(TierSpec):
 
     rules: ClassVar[tuple[Rule, ...]] = (_REPLICAS_OR_AUTOSCALING, *scaling_rules(Tier.ENCODER))
 
+    autoscaling: EncoderAutoscaling | None = None
+    """Number of pods by load, instead of replicas, or as advice beside it."""
     cache: CacheSpec = Field(default_factory=lambda: CacheSpec(capacity="1Gi"))
     """Embeddings that are kept, so that a picture seen before is not encoded again."""
     limits: EncodeLimits = Field(default_factory=EncodeLimits)

@@ -28,7 +28,7 @@ _REVISION_DIGITS: Final = 16  # tells revisions of one tier apart, and fits a la
 def deployment(service: MultimodalService, tier: Tier, platform: Platform) -> JsonObject:
     """The Deployment of ``tier``. Without ``replicas`` when an autoscaler owns the number."""
     spec = service.spec.tier(tier)
-    fixed = {} if spec.autoscaling is not None else {"replicas": spec.initial_replicas}
+    fixed = {} if spec.scales else {"replicas": spec.initial_replicas}
     # New pods are ready before old ones go, so there must be room for both.
     surge: Json = 1 if tier is Tier.GATEWAY else f"{service.spec.rollout.surge_percent}%"
     made: JsonObject = {

@@ -25,6 +25,8 @@ COMPONENT: Final = "app.kubernetes.io/component"
 PART_OF: Final = "app.kubernetes.io/part-of"
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 
+PROMETHEUS_SERVICE: Final = "triptych_service"  # label of what is recorded in Prometheus
+
 _SIGNAL_WORDS: Final = {
     Signal.IMAGES_PER_SECOND: "images_per_second",
     Signal.VISUAL_TOKENS_PER_SECOND: "visual_tokens_per_second",
@@ -34,6 +36,9 @@ _SIGNAL_WORDS: Final = {
     Signal.RUNNING_REQUESTS: "running_requests",
     Signal.KV_UTILIZATION: "kv_utilization",
     Signal.TIME_PER_OUTPUT_TOKEN: "time_per_output_token_seconds",
+    Signal.TIME_TO_FIRST_TOKEN: "time_to_first_token_seconds",
+    Signal.PICTURE_REQUESTS_PER_SECOND: "picture_requests_per_second",
+    Signal.REQUESTS_WITHOUT_ENCODER: "requests_without_encoder",
 }
 
 
@@ -95,6 +100,6 @@ def external_metric(tier: Tier, signal: Signal) -> str:
     """Name of a signal in the external metrics API, such as ``triptych_encoder_backlog_tokens``.
 
     Raises:
-        KeyError: the signal is a resource metric, which has no such name.
+        KeyError: the signal is none of Triptych's own, and has no such name.
     """
     return f"triptych_{tier}_{_SIGNAL_WORDS[signal]}"

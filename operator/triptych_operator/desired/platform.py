@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from triptych_operator.api.service import MultimodalService
+
+
+class Metrics(StrEnum):
+    """By which way autoscalers get at what the pods measure."""
+
+    EMBEDDED = "embedded"  # the operator serves it
+    PROMETHEUS = "prometheus"  # an adapter serves what Prometheus has recorded
+    KEDA = "keda"  # KEDA asks Prometheus, and makes the autoscalers
+    NONE = "none"  # by none
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +23,8 @@ class Platform:
 
     image: str  # of all tiers, unless the resource names another
     pull_policy: str = "IfNotPresent"
+    metrics: Metrics = Metrics.EMBEDDED
+    prometheus_url: str = "http://prometheus-operated.monitoring.svc:9090"  # that KEDA asks
 
     def image_of(self, service: MultimodalService) -> str:
         """The image that all pods of ``service`` run."""

@@ -53,5 +53,5 @@ def _of_tier(service: MultimodalService, tier: Tier, platform: Platform) -> Iter
     yield disruption_budget(service, tier)
     yield deployment(service, tier, platform)
     autoscaling = service.spec.tier(tier).autoscaling
-    if autoscaling is not None:
-        yield autoscaler(service, tier, autoscaling)
+    if autoscaling is not None and autoscaling.acts:
+        yield autoscaler(service, tier, autoscaling, platform)

@@ -63,14 +63,34 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
         "spec.tiers.encoder.autoscaling: min must not exceed max",
     ),
     (
-        "autoscaling without a metric",
-        {"tiers__encoder__autoscaling": {"max": 2, "metrics": []}},
-        "spec.tiers.encoder.autoscaling.metrics: .* at least 1",
+        "replicas beside autoscaling that acts",
+        {"tiers__encoder": {"replicas": 2, "autoscaling": {"max": 2}}},
+        "spec.tiers.encoder: give either replicas .*Advise",
+    ),
+    (
+        "an external metric without a name",
+        {
+            "tiers__decode__autoscaling": {
+                "max": 2,
+                "metrics": [{"signal": "External", "target": 1}],
+            }
+        },
+        "autoscaling.metrics.0: signal External and external.name go together",
+    ),
+    (
+        "encoders that rest while pictures are refused",
+        {"tiers__encoder__autoscaling": {"max": 2, "scaleToZeroAfter": "10m"}},
+        "set degraded.onEncoderLoss to Queue or EncodeInline",
+    ),
+    (
+        "rest for a tier that every request needs",
+        {"tiers__decode__autoscaling": {"max": 2, "scaleToZeroAfter": "10m"}},
+        "spec.tiers.decode.autoscaling.scaleToZeroAfter: unknown field",
     ),
     (
         "a signal twice",
         {"tiers__encoder__autoscaling": {"max": 2, "metrics": AUTOSCALING["metrics"] * 2}},
-        "each signal may be given once",
+        "each signal but External may be given once",
     ),
     (
         "a target of nothing",
@@ -85,7 +105,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     (
         "a signal that the tier does not measure",
         {"tiers__decode__autoscaling": AUTOSCALING},
-        "spec.tiers.decode: tier decode scales on CPUUtilization, RunningRequests",
+        "spec.tiers.decode: tier decode scales on CPUUtilization, MemoryUtilization, External, RunningRequests",
     ),
     (
         "no replica",

@@ -1,0 +1,71 @@
+"""What a tier scales on: the metrics of its resource, or those that suit its limits. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from triptych_contract.names import Tier
+
+from triptych_operator.api.autoscaling import ScalingMetric, Signal
+from triptych_operator.api.service import ServiceSpec
+
+# Chosen so that a queue is noticed before a client does: docs/autoscaling.md gives the reasons.
+ENCODER_WAIT: Final = "300m"
+PREFILL_WAIT: Final = "500m"
+KV_UTILIZATION: Final = "800m"
+CPU_PERCENT: Final = "70"
+_BUSY: Final = 0.75  # of what a pod may run at a time: room for what comes while a pod starts
+_GATEWAY_BUSY: Final = 0.5  # a gateway that is full refuses requests, which no queue softens
+
+
+def metrics_of(
+    spec: ServiceSpec, tier: Tier, *, measured: bool = True
+) -> tuple[ScalingMetric, ...]:
+    """What ``tier`` scales on, given or by default.
+
+    Args:
+        measured: somebody serves Triptych's own signals; otherwise the default is the CPU alone.
+    """
+    autoscaling = spec.tier(tier).autoscaling
+    given = autoscaling.metrics if autoscaling is not None else ()
+    if given:
+        return given
+    return _defaults(spec, tier) if measured else (_metric(Signal.CPU_UTILIZATION, CPU_PERCENT),)
+
+
+def _defaults(spec: ServiceSpec, tier: Tier) -> tuple[ScalingMetric, ...]:
+    match tier:
+        case Tier.ENCODER:
+            # Half a batch waiting in each pod: the next batch is as good as full.
+            backlog = spec.encoder.limits.batch_visual_tokens // 2
+            return (
+                _metric(Signal.QUEUE_WAIT, ENCODER_WAIT),
+                _metric(Signal.BACKLOG_TOKENS, backlog),
+            )
+        case Tier.PREFILL:
+            # An eighth of what a pod takes before it refuses more.
+            backlog = spec.prefill.limits.queue_tokens // 8
+            return (
+                _metric(Signal.QUEUE_WAIT, PREFILL_WAIT),
+                _metric(Signal.BACKLOG_TOKENS, backlog),
+            )
+        case Tier.DECODE:
+            return _of_memory(spec.decode.limits.max_running)
+        case Tier.FUSED:
+            waiting = _metric(Signal.QUEUE_WAIT, PREFILL_WAIT)
+            return (waiting, *_of_memory(spec.fused.limits.max_running))
+        case Tier.GATEWAY:
+            running = spec.gateway.limits.max_concurrent * _GATEWAY_BUSY
+            return (_metric(Signal.RUNNING_REQUESTS, running),)
+
+
+def _of_memory(max_running: int) -> tuple[ScalingMetric, ...]:
+    return (
+        _metric(Signal.KV_UTILIZATION, KV_UTILIZATION),
+        _metric(Signal.RUNNING_REQUESTS, max_running * _BUSY),
+    )
+
+
+def _metric(signal: Signal, target: str | float) -> ScalingMetric:
+    text = target if isinstance(target, str) else str(max(1, round(target)))
+    return ScalingMetric(signal=signal, target=text)

@@ -54,8 +54,9 @@ class HolderCalls:
                 held = await stub.Holdings(worker_pb2.HoldingsRequest(), timeout=CALL_SECONDS)
             except grpc.aio.AioRpcError as error:
                 return Outcome(holder, problem=_short(error_from_rpc(error)))
-        fingerprints = frozenset(one.fingerprint for one in held.holdings if one.entries)
-        return Outcome(holder, freed_bytes=dropped.bytes_freed, held=fingerprints)
+        # Without a fingerprint: keys and values of text, which no encoder makes stale.
+        fingerprints = {one.fingerprint for one in held.holdings if one.entries} - {""}
+        return Outcome(holder, freed_bytes=dropped.bytes_freed, held=frozenset(fingerprints))
 
     def _channel(self, holder: Holder) -> grpc.aio.Channel:
         host = f"[{holder.address}]" if ":" in holder.address else holder.address

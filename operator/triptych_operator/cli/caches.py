@@ -94,10 +94,14 @@ def lines(found: Found, held: Sequence[Holding]) -> Iterator[str]:
     yield ""
     rows = [("POD", "TIER", "CACHE", "ENCODER", "BYTES", "")]
     for one in held:
-        stale = "other" if caches.fingerprint and one.fingerprint != caches.fingerprint else ""
-        size = str(one.size_bytes)
-        rows.append((one.pod, one.tier, one.cache, one.fingerprint[:12], size, stale))
+        encoder = one.fingerprint[:12] or "any"  # of text alone
+        stale = "other" if caches.fingerprint and _differs(one, caches.fingerprint) else ""
+        rows.append((one.pod, one.tier, one.cache, encoder, str(one.size_bytes), stale))
     yield from aligned(rows)
+
+
+def _differs(held: Holding, fingerprint: str) -> bool:
+    return held.fingerprint not in ("", fingerprint)
 
 
 async def _held(options: argparse.Namespace) -> list[Holding]:

@@ -18,7 +18,8 @@ from triptych_contract.v1.worker_pb2_grpc import (
 
 @dataclass
 class CachePod(WorkerServicer, CacheAdminServicer):
-    """Holds ``held`` bytes by fingerprint, of which those in ``leased`` cannot be dropped yet."""
+    """Holds ``held`` bytes by fingerprint, of which those in ``leased`` cannot be dropped yet, and
+    those without one need not be."""
 
     address: str
     fingerprint: str = ""
@@ -47,7 +48,8 @@ class CachePod(WorkerServicer, CacheAdminServicer):
         self, request: worker_pb2.DropOthersRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> worker_pb2.DropOthersResponse:
         self.asked.append(request.keep)
-        gone = [one for one in self.held if one != request.keep and one not in self.leased]
+        stays = {"", request.keep, *self.leased}
+        gone = [one for one in self.held if one not in stays]
         freed = sum(self.held.pop(one) for one in gone)
         return worker_pb2.DropOthersResponse(entries_dropped=len(gone), bytes_freed=freed)
 

@@ -15,6 +15,7 @@ def test_every_holding_is_told_and_what_another_encoder_made_is_marked() -> None
     held = [
         Holding("shapes-encoder-1", "encoder", "encoder", NEW, 10),
         Holding("shapes-prefill-1", "prefill", "embedding", OLD, 2000),
+        Holding("shapes-prefill-1", "prefill", "kv_prefix", "", 30),
     ]
     assert list(lines(found(CACHES), held)) == [
         "prod/shapes   encoder aaaaaaaaaaaa   epoch 3   flushed 2026-01-01T00:00:00Z",
@@ -22,6 +23,7 @@ def test_every_holding_is_told_and_what_another_encoder_made_is_marked() -> None
         "POD               TIER     CACHE      ENCODER       BYTES",
         "shapes-encoder-1  encoder  encoder    aaaaaaaaaaaa  10",
         "shapes-prefill-1  prefill  embedding  bbbbbbbbbbbb  2000   other",
+        "shapes-prefill-1  prefill  kv_prefix  any           30",
     ]
 
 

@@ -70,7 +70,7 @@ class Scene:
 async def scene(desk: Desk) -> AsyncIterator[Scene]:
     pods = {
         "encoder": CachePod("127.0.0.11", NEW, {NEW: 10, OLD: 5}),
-        "prefill": CachePod("127.0.0.12", held={OLD: 7}),
+        "prefill": CachePod("127.0.0.12", held={OLD: 7, "": 5}),
         "gateway": CachePod("127.0.0.13", held={NEW: 1}),
     }
     port = 0
@@ -101,7 +101,7 @@ async def test_nothing_is_dropped_before_the_new_version_is_in_service(scene: Sc
 async def test_every_holder_keeps_the_one_fingerprint_and_the_status_tells(scene: Scene) -> None:
     await scene.in_service()
     await scene.flush()
-    assert [pod.held for pod in scene.pods.values()] == [{NEW: 10}, {}, {NEW: 1}]
+    assert [pod.held for pod in scene.pods.values()] == [{NEW: 10}, {"": 5}, {NEW: 1}]
     assert scene.said() == ("True", "OneFingerprintEverywhere")
     caches = scene.caches
     assert caches is not None

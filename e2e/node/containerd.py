@@ -79,6 +79,10 @@ class Containerd:
         with self._previous_kept(image.name):
             return self._import(image)
 
+    def tag(self, name: str, other: str) -> None:
+        """Has the image that is known as ``name`` known as ``other`` too."""
+        self._ctr("images", "tag", "--force", name, other)
+
     @contextmanager
     def _previous_kept(self, name: str) -> Iterator[None]:
         """Keeps the image that ``name`` meant before: its garbage is collected as soon as the name

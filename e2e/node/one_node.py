@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import time
 from pathlib import Path
 
 from cluster import control_plane
 from cluster.kubectl import Cluster
 
-from node import control, host_network, sandbox
+from node import control, host_network, pods, sandbox
 from node.containerd import Containerd
 from node.images import Image
 from node.layout import Layout
@@ -102,6 +103,22 @@ class OneNode(Cluster):
     def load(self, image: Image) -> int:
         """Brings an image to the node; gives the bytes that were not there yet."""
         return self._containerd.load(image)
+
+    def tag(self, name: str, other: str) -> None:
+        """Has an image of the node known by another name too."""
+        self._containerd.tag(name, other)
+
+    def kill(self, pod_uid: str) -> None:
+        """Ends the program of a pod as a crash does, by SIGKILL; its kubelet starts it again.
+
+        Raises:
+            NodeError: no container of such a pod runs.
+        """
+        running = pods.programs(pod_uid)
+        if not running:
+            raise NodeError(f"no program of pod {pod_uid} runs")
+        for process in running:
+            os.kill(process, signal.SIGKILL)
 
     @property
     def _previous(self) -> Path:

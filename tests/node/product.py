@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,11 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from node.one_node import OneNode
+from node.one_node import ROOT, OneNode
 from tools.programs import CHART, Helm
 
 SYSTEM = "triptych-system"
 READY_SECONDS = 600.0  # processes load torch on two cores; an idle machine takes 30
+DEMO_SECONDS = 1500.0
 EXAMPLE = CHART.parents[1] / "examples/shapes.yaml"
 
 Object = dict[str, Any]
@@ -36,6 +40,11 @@ class Product:
 
     def uninstall(self) -> None:
         self.helm.run("uninstall", "triptych", "--namespace", SYSTEM, "--wait")
+
+    def remove(self) -> None:
+        """Deletes every service, and then the operator."""
+        self.node.kubectl("delete", "mms", "--all", "--wait=true")
+        self.uninstall()
 
     def resource(self, name: str = "shapes") -> Object:
         """A MultimodalService as it stands."""
@@ -75,6 +84,23 @@ class Product:
         address = self.node.kubectl("get", "service", f"{name}-gateway", "-o", where)
         return f"http://{address}:8000/v1"
 
+    def wait_restarted(self, pod: str, seconds: float = READY_SECONDS) -> None:
+        """Waits until a pod whose program ended is ready again.
+
+        Raises:
+            TimeoutError: it is not.
+        """
+        deadline = time.monotonic() + seconds
+        while True:
+            status = json.loads(self.node.kubectl("get", "pod", pod, "-o", "json"))["status"]
+            restarts = status["containerStatuses"][0]["restartCount"]
+            conditions = {one["type"]: one["status"] for one in status["conditions"]}
+            if restarts and conditions["Ready"] == "True":
+                return
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{pod} is not ready again: {json.dumps(status, indent=1)}")
+            time.sleep(0.5)
+
     def pods(self, tier: str = "") -> dict[str, str]:
         """Uids of the pods of one tier, or of all, by name; without those that are ending."""
         labels = "app.kubernetes.io/instance=shapes"
@@ -93,5 +119,25 @@ def product(node: OneNode, folder: Path) -> Iterator[Product]:
     try:
         yield made
     finally:
-        node.kubectl("delete", "mms", "--all", "--wait=true")
-        made.uninstall()
+        made.remove()
+
+
+@contextmanager
+def demonstrated(node: OneNode, folder: Path) -> Iterator[tuple[Product, str]]:
+    """What `make cluster-demo` leaves, within the block, and what it printed."""
+    with_this_python = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        [ROOT / "hack/cluster-demo"],
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=DEMO_SECONDS,
+        env={**os.environ, "PATH": with_this_python, "PROVIDER": "node"},
+    )
+    assert done.returncode == 0, done.stdout
+    made = Product(node, Helm(folder, node.kubeconfig))
+    try:
+        yield made, done.stdout
+    finally:
+        made.remove()

@@ -15,13 +15,16 @@ from triptych_contract.names import FINGERPRINT_HEADER
 
 @dataclass(frozen=True)
 class Asked:
-    """One request and what came of it: an answer of an encoder, or an error."""
+    """One request and what came of it: an answer of an encoder, or an error. Times are of
+    ``time.monotonic()``."""
 
-    at: float  # time.monotonic() when it was sent
+    sent: float
+    ended: float
     question: Question
     answer: str = ""
     fingerprint: str = ""
     error: str = ""
+    retryable: bool = False  # the error is one that the official client tries again by itself
 
 
 @dataclass
@@ -37,6 +40,11 @@ class SteadyLoad:
     def failed(self) -> list[Asked]:
         """Requests that got no answer."""
         return [one for one in self.asked if one.error]
+
+    @property
+    def wrong(self) -> list[Asked]:
+        """Answers that are not the right one of the first encoder."""
+        return [one for one in self.asked if one.answer not in ("", one.question.answer)]
 
     @property
     def fingerprints(self) -> list[str]:
@@ -85,7 +93,7 @@ def steady_load(url: str, *questions: Question, threads: int = 2) -> Iterator[St
 
 
 def _ask(client: openai.OpenAI, question: Question) -> Asked:
-    began = time.monotonic()
+    sent = time.monotonic()
     try:
         raw = client.chat.completions.with_raw_response.create(
             model=MODEL,
@@ -95,6 +103,9 @@ def _ask(client: openai.OpenAI, question: Question) -> Asked:
         )
         answer = raw.parse()
     except openai.OpenAIError as error:
-        return Asked(began, question, error=f"{type(error).__name__}: {error}")
+        told = f"{type(error).__name__}: {error}"
+        again = isinstance(error, openai.APIConnectionError | openai.InternalServerError)
+        return Asked(sent, time.monotonic(), question, error=told, retryable=again)
     text = (answer.choices[0].message.content or "").strip()
-    return Asked(began, question, text, raw.headers.get(FINGERPRINT_HEADER, ""))
+    fingerprint = raw.headers.get(FINGERPRINT_HEADER, "")
+    return Asked(sent, time.monotonic(), question, text, fingerprint)

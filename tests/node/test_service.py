@@ -1,4 +1,5 @@
-"""What becomes of examples/shapes.yaml on real pods: right answers through the Service."""
+"""What `make cluster-demo` leaves: examples/shapes.yaml on real pods, with right answers through
+the Service, also while what it runs on is taken away."""
 
 from __future__ import annotations
 
@@ -12,11 +13,14 @@ import openai
 import pytest
 from node.one_node import OneNode
 from node_questions import Question, about, about_two, ask
-from product import EXAMPLE, product
+from product import Product, demonstrated
+from steady_load import steady_load
 from triptych_contract.names import Metric, Port
 from triptych_operator.cli.manifests import DEFAULT_IMAGE
 
 READY_SECONDS = 600  # six processes load torch on two cores; an idle machine takes 30
+SERVICE_KNOWS_SECONDS = 5.0  # until no more connections are made to a gateway that is gone
+LONG = tuple(about(seed, "describe") for seed in range(9_000_020, 9_000_026))
 QUESTIONS = [
     about(9_000_001, "at"),
     about(9_000_002, "count"),
@@ -31,20 +35,39 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def service(node: OneNode, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OneNode]:
-    """The node with the operator, and the service of the example on it, ready."""
-    with product(node, tmp_path_factory.mktemp("helm")) as installed:
-        node.kubectl("apply", "-f", str(EXAMPLE))
-        installed.until("Ready", "CachesCoherent")
-        yield node
+def demo(node: OneNode, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Product, str]]:
+    """The operator and the service of the example on the node, and what the demonstration said."""
+    with demonstrated(node, tmp_path_factory.mktemp("helm")) as made:
+        made[0].until("Ready", "CachesCoherent")
+        yield made
 
 
 @pytest.fixture(scope="module")
-def client(service: OneNode) -> openai.OpenAI:
-    where = "jsonpath={.spec.clusterIP}"
-    address = service.kubectl("get", "service", "shapes-gateway", "-o", where)
-    url = f"http://{address}:8000/v1"
-    return openai.OpenAI(base_url=url, api_key="none", timeout=120, max_retries=0)
+def product(demo: tuple[Product, str]) -> Product:
+    return demo[0]
+
+
+@pytest.fixture(scope="module")
+def service(product: Product) -> OneNode:
+    return product.node
+
+
+@pytest.fixture(scope="module")
+def client(product: Product) -> openai.OpenAI:
+    return openai.OpenAI(base_url=product.url(), api_key="none", timeout=120, max_retries=0)
+
+
+def test_the_demonstration_says_what_it_did_and_how_to_end_it(demo: tuple[Product, str]) -> None:
+    told = demo[1]
+    assert "10 of 10 answers were right." in told
+    assert "2/2   1/1   2/2" in told
+    assert told.rstrip().endswith("To end it: PROVIDER=node make cluster-down")
+
+
+def test_helms_own_test_is_a_pod_that_asked_about_a_picture(demo: tuple[Product, str]) -> None:
+    """The picture is charts/triptych/files/picture.png."""
+    logs = demo[1].partition("POD LOGS: triptych-operator-test-ask (ask)\n")[2]
+    assert logs.startswith("a green circle is at top left.\n")
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -111,16 +134,49 @@ def test_a_pod_of_no_tier_reaches_no_stage(service: OneNode) -> None:
     assert reached == ["shapes-gateway:8000", "shapes-encoder:9090"]
 
 
-def test_serving_goes_on_while_the_nodes_programs_restart(
-    service: OneNode, client: openai.OpenAI
+@pytest.mark.parametrize("program", ["kubelet", "kube-apiserver", "containerd"])
+def test_serving_goes_on_while_a_program_of_the_node_restarts(
+    product: Product, program: str
 ) -> None:
-    question = QUESTIONS[0]
-    for program in ("kubelet", "kube-apiserver", "containerd"):
-        service.restart(program)
-        assert ask(client, question) == question.answer
-    _wait_available(service)
+    before = product.pods()
+    with steady_load(product.url(), *LONG) as load:
+        load.wait_for(4, 60)
+        product.node.restart(program)
+        load.wait_for(8, 60)
+    assert load.failed == load.wrong == []
+    _wait_available(product.node)
+    assert product.pods() == before
     restarts = "jsonpath={.items[*].status.containerStatuses[*].restartCount}"
-    assert set(service.kubectl("get", "pods", "-o", restarts).split()) == {"0"}
+    assert set(product.node.kubectl("get", "pods", "-o", restarts).split()) == {"0"}
+
+
+@pytest.fixture(scope="module")
+def doubled(product: Product) -> Product:
+    """Two pods of every tier."""
+    product.change({"tiers": {"prefill": {"replicas": 2}, "gateway": {"replicas": 2}}})
+    product.until("Ready")
+    return product
+
+
+@pytest.mark.parametrize("tier", ["encoder", "prefill", "decode", "gateway"])
+def test_a_pod_killed_under_load_costs_at_most_what_it_was_answering(
+    doubled: Product, tier: str
+) -> None:
+    """Others do over what an encoder or a prefill was doing. What a decode has begun to tell is
+    lost; and with a gateway its connections, also those made until the Service knows."""
+    pod, uid = next(iter(doubled.pods(tier).items()))
+    with steady_load(doubled.url(), *LONG, threads=4) as load:
+        load.wait_for(4, 60)
+        killed = time.monotonic()
+        doubled.node.kill(uid)
+        load.wait_for(12, 30)  # the others answer at once
+        doubled.wait_restarted(pod)
+        load.wait_for(4, 60)
+    assert load.wrong == []
+    assert all(one.retryable for one in load.failed)
+    late = SERVICE_KNOWS_SECONDS if tier == "gateway" else 0.0
+    assert [one for one in load.failed if one.sent > killed + late or one.ended < killed] == []
+    assert not load.failed or tier in {"decode", "gateway"}
 
 
 def _wait_available(node: OneNode) -> None:

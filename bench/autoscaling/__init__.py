@@ -1,0 +1,1 @@
+"""Autoscaling, simulated over a day and proven on a real node."""

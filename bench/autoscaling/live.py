@@ -1,0 +1,220 @@
+"""``python -m bench.autoscaling.live``: three loads on the real node, each of which grows one pool.
+
+Brings up the node of e2e/node with the images of this checkout, installs the chart, and puts
+pictures, long prompts and long answers on one service after the other, with quiet between them.
+The HorizontalPodAutoscalers are the cluster's own; their signals are the operator's. Prints a
+table, draws the plot, and fails if a load grew another pool than its own or a request failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from triptych_contract.names import Tier
+
+from bench.autoscaling import load, plot
+from bench.autoscaling.load import Outcome, Phase
+from bench.autoscaling.verdict import Line, Stretch, line, problems
+from bench.autoscaling.watch import Reading, watching
+
+from cluster.kubectl import Cluster  # isort: skip # e2e can be found since watch is imported
+from node.fixtures import running_node  # isort: skip
+from tools.programs import CHART, Helm  # isort: skip
+
+NAME: Final = "shapes"
+READY_SECONDS: Final = 600.0  # of processes that load torch on two busy cores
+_SYSTEM: Final = "triptych-system"
+_CELL: Final = {"cpu": "100m", "memory": "512Mi"}
+# What one pod should have: a third of what each load brings.
+TARGETS: Final = {
+    Tier.ENCODER: ("VisualTokensPerSecond", "256"),
+    Tier.PREFILL: ("InputTokensPerSecond", "1500"),
+    Tier.DECODE: ("RunningRequests", "2"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How long each load lasts, and the quiet after it."""
+
+    load_seconds: float = 90.0
+    quiet_seconds: float = 90.0
+
+    def phases(self) -> list[tuple[Phase, Tier | None]]:
+        """Phases with the tier that each is to grow, after a first quiet."""
+        loads = (
+            (Phase("pictures", self.load_seconds, 12.0, load.picture_question), Tier.ENCODER),
+            (Phase("long prompts", self.load_seconds, 2.0, load.long_prompt), Tier.PREFILL),
+            (Phase("long answers", self.load_seconds, 0.8, load.long_answer), Tier.DECODE),
+        )
+        phases: list[tuple[Phase, Tier | None]] = [(Phase("quiet at first", 10.0), None)]
+        for phase, tier in loads:
+            phases += [
+                (phase, tier),
+                (Phase(f"quiet after {phase.name}", self.quiet_seconds), None),
+            ]
+        return phases
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What was measured."""
+
+    stretches: tuple[Stretch, ...]
+    readings: tuple[Reading, ...]
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def lines(self) -> list[Line]:
+        """What each phase came to."""
+        return [line(one, self.readings, self.outcomes) for one in self.stretches]
+
+
+def manifest() -> str:
+    """The service: one to three pods of each worker tier, each on a signal of its own."""
+    small = {"scaleDown": {"stabilizationWindowSeconds": 15}}
+    scaled = {
+        tier: {
+            "resources": {"requests": _CELL},
+            "autoscaling": {
+                "min": 1,
+                "max": 3,
+                "metrics": [{"signal": signal, "target": target}],
+                "behavior": small,
+            },
+        }
+        for tier, (signal, target) in TARGETS.items()
+    }
+    memory = {"cache": {"capacity": "64Mi"}}
+    tiers = {
+        "encoder": scaled[Tier.ENCODER] | memory | {"limits": {"inflight": "64Mi"}},
+        "prefill": scaled[Tier.PREFILL]
+        | memory
+        | {"limits": {"kvTokens": 16384, "outbox": "64Mi"}},
+        "decode": scaled[Tier.DECODE] | {"limits": {"kvTokens": 65536, "outbox": "64Mi"}},
+        "gateway": memory | {"resources": {"requests": _CELL}},
+    }
+    model = {"source": "builtin://shapes", "revision": "1", "servedName": NAME}
+    spec = {
+        "model": model,
+        "topology": "FullSplit",
+        "tiers": tiers,
+        "transfer": {"landing": "64Mi"},
+    }
+    return json.dumps(
+        {
+            "apiVersion": "triptych.dev/v1alpha1",
+            "kind": "MultimodalService",
+            "metadata": {"name": NAME},
+            "spec": spec,
+        }
+    )
+
+
+@contextmanager
+def service(cluster: Cluster) -> Iterator[str]:
+    """The service within the block, where an operator runs; the URL of its gateway."""
+    cluster.kubectl("apply", "-f", "-", manifest=manifest())
+    try:
+        _wait_ready(cluster)
+        where = "jsonpath={.spec.clusterIP}"
+        address = cluster.kubectl("get", "service", f"{NAME}-gateway", "-o", where)
+        yield f"http://{address}:8000/v1"
+    finally:
+        cluster.kubectl("delete", "mms", NAME, "--wait=true")
+
+
+def prove(cluster: Cluster, url: str, plan: Plan) -> Proof:
+    """Puts the loads on the service and watches its autoscalers."""
+    phases = plan.phases()
+    with watching(cluster, NAME) as watch:
+        began, outcomes = asyncio.run(load.run(url, [phase for phase, _ in phases]))
+    stretches, at = [], began
+    for phase, grows in phases:
+        stretches.append(Stretch(phase.name, at, at + phase.seconds, grows))
+        at += phase.seconds
+    return Proof(tuple(stretches), tuple(watch.readings), tuple(outcomes))
+
+
+def table(lines: Sequence[Line]) -> str:
+    """The run, one phase a line."""
+    rows = [
+        "| phase | requests | failed | TTFT P50, ms | P99, ms | most pods E / P / D | at its end"
+        " | pod-seconds |",
+        "|---|---:|---:|---:|---:|---|---|---:|",
+    ]
+    for one in lines:
+        most, last = (" / ".join(str(n[tier]) for tier in TARGETS) for n in (one.most, one.last))
+        rows.append(
+            f"| {one.stretch.name} | {one.requests} | {one.failed} | {one.ttft_p50 * 1000:.0f} |"
+            f" {one.ttft_p99 * 1000:.0f} | {most} | {last} | {one.pod_seconds:.0f} |"
+        )
+    return "\n".join(rows)
+
+
+def main() -> int:
+    """Runs it all; 1 if something did not go as it should."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--plot", type=Path, default=Path("docs/autoscaling.png"))
+    parser.add_argument("--load-seconds", type=float, default=Plan().load_seconds)
+    parser.add_argument("--quiet-seconds", type=float, default=Plan().quiet_seconds)
+    options = parser.parse_args()
+    plan = Plan(options.load_seconds, options.quiet_seconds)
+    with running_node() as node, _operator(node), service(node) as url:
+        proof = prove(node, url, plan)
+    signals = {tier: signal for tier, (signal, _) in TARGETS.items()}
+    plot.draw(options.plot, proof.stretches, proof.readings, proof.outcomes, signals)
+    print(table(proof.lines))
+    for error in {one.error for one in proof.outcomes if one.error}:
+        print(f"failed with {error}", file=sys.stderr)
+    wrong = problems(proof.lines)
+    print("\n".join(wrong), file=sys.stderr)
+    return int(bool(wrong))
+
+
+@contextmanager
+def _operator(cluster: Cluster) -> Iterator[None]:
+    """The chart within the block."""
+    with tempfile.TemporaryDirectory() as home:
+        helm = Helm(Path(home), cluster.kubeconfig)
+        helm.run(
+            *("install", "triptych", CHART, "--namespace", _SYSTEM, "--create-namespace"),
+            *("--set", "replicas=1", "--wait", "--timeout", "110s"),
+        )
+        try:
+            yield
+        finally:
+            helm.run("uninstall", "triptych", "--namespace", _SYSTEM, "--wait")
+
+
+def _wait_ready(cluster: Cluster) -> None:
+    """Until the service serves.
+
+    Raises:
+        TimeoutError: it does not; says what stands.
+    """
+    deadline = time.monotonic() + READY_SECONDS
+    while True:
+        try:
+            cluster.kubectl("wait", "--for=condition=Ready", f"mms/{NAME}", "--timeout=30s")
+        except subprocess.CalledProcessError as error:
+            if time.monotonic() > deadline:
+                pods = cluster.kubectl("get", "pods", "-o", "wide")
+                raise TimeoutError(f"{NAME} does not get ready:\n{pods}") from error
+        else:
+            return
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -6,10 +6,11 @@ it takes a fifth of what it would take by itself. Equal objects are packed into 
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Mapping
 from typing import Any, Final
+
+import orjson
 
 _LEVEL: Final = 3
 _WITHOUT_HEADER: Final = -15  # no checksum either: it never leaves this process
@@ -23,7 +24,7 @@ class Packer:
 
     def pack(self, body: Mapping[str, Any]) -> bytes:
         """``body`` in little memory."""
-        text = json.dumps(body, separators=(",", ":"), sort_keys=True).encode()
+        text = orjson.dumps(body, option=orjson.OPT_SORT_KEYS)
         self.against = self.against or text
         squeezed = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WITHOUT_HEADER, zdict=self.against)
         return squeezed.compress(text) + squeezed.flush()
@@ -31,7 +32,7 @@ class Packer:
 
 def unpack(packed: bytes, against: bytes) -> Mapping[str, Any]:
     """The object that was packed."""
-    found: Mapping[str, Any] = json.loads(
+    found: Mapping[str, Any] = orjson.loads(
         zlib.decompressobj(_WITHOUT_HEADER, zdict=against).decompress(packed)
     )
     return found

@@ -1,4 +1,4 @@
-"""What one request took: seconds by stage and counts, gathered from all tiers."""
+"""What one request took: seconds by stage, counts, and the pods that were asked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from triptych_contract.names import Count, Stage
+from triptych_contract.names import Count, Stage, Tier
 from triptych_contract.v1.common_pb2 import StageTimes
 
 # The gateway counts these itself; what several tiers say of them would add up to too much.
@@ -22,6 +22,7 @@ class Journal:
 
     seconds: dict[str, float] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
+    pods: dict[str, None] = field(default_factory=dict)  # "TIER=ADDRESS", each once, in order
 
     def add(self, stage: str, seconds: float) -> None:
         """``seconds`` more of ``stage``."""
@@ -30,6 +31,10 @@ class Journal:
     def count(self, name: str, amount: int = 1) -> None:
         """``amount`` more of ``name``."""
         self.counts[name] += amount
+
+    def asked(self, tier: Tier, address: str) -> None:
+        """The pod at ``address`` was asked to do a part of the work."""
+        self.pods[f"{tier}={address}"] = None
 
     @contextmanager
     def timed(self, stage: Stage) -> Iterator[None]:
@@ -55,6 +60,7 @@ class Journal:
             self.add(stage, max(journal.seconds.get(stage, 0.0) for journal in journals))
         for journal in journals:
             self.counts.update(journal.counts)
+            self.pods |= journal.pods
 
     def as_json(self) -> dict[str, object]:
         """Rounded to microseconds, stages in the order of a request."""

@@ -105,6 +105,13 @@ class ChatCompletions:
         finally:
             self._leave()
             self._metrics.finished(outcome)
+            _LOG.info(
+                "request %s: %s after %.3f s by %s",
+                exchange.request_id,
+                outcome,
+                time.perf_counter() - exchange.began,
+                " ".join(exchange.journal.pods) or "no pod",
+            )
 
     def _enter(self) -> None:
         self._running += 1

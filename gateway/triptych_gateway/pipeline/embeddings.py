@@ -87,6 +87,7 @@ class Embeddings:
         failed: set[str] = set()
         last: RetryableError = Unavailable("no encoder is up")
         while pod := by_content(job.key, pods, self._pools.work, failed):
+            job.journal.asked(pod.tier, pod.address)
             try:
                 with self._pools.working(pod.address):
                     return await self._from(pod, job)

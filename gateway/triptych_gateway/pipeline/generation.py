@@ -211,6 +211,7 @@ class Generation:
         for candidates in (near, pods):
             pod = least_busy(key, candidates, self._pools.work, progress.failed)
             if pod is not None:
+                progress.journal.asked(tier, pod.address)
                 return pod
         progress.exhausted = True
         raise progress.overloaded or Unavailable(

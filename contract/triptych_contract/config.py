@@ -169,5 +169,6 @@ class GatewayConfig(Config):
     processor_cache_bytes: int = Field(default=512 * MIB, ge=0)
     on_encoder_loss: Literal["EncodeInline", "Queue", "RejectMultimodal"] = "RejectMultimodal"
     queue_seconds: float = Field(default=30.0, ge=0)  # how long Queue waits for an encoder
+    encoder_rests: bool = False  # there may be no encoder on purpose, until a picture comes
     revisions: Revisions = Revisions()
     drain_seconds: float = Field(default=60.0, ge=0)

@@ -116,6 +116,7 @@ class Metric:
     OUTPUT_TOKENS: Final = "triptych_output_tokens_total"
     RUNNING: Final = "triptych_running_requests"
     WAITING: Final = "triptych_waiting_requests"
+    WITHOUT_ENCODER: Final = "triptych_requests_without_encoder"
     BACKLOG_TOKENS: Final = "triptych_backlog_tokens"
     KV_TOKENS_USED: Final = "triptych_kv_tokens_used"
     KV_TOKENS_CAPACITY: Final = "triptych_kv_tokens_capacity"

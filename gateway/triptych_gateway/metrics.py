@@ -64,6 +64,11 @@ class GatewayMetrics:
         self.running = Gauge(
             Metric.RUNNING, "Requests that are being answered.", registry=self.registry
         )
+        self.without_encoder = Gauge(
+            Metric.WITHOUT_ENCODER,
+            "Requests with pictures that no encoder is up for: they wait, or are encoded inline.",
+            registry=self.registry,
+        )
         self.registry.register(_CacheCollector(cache))
         self._create_series()
 

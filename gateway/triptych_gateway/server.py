@@ -80,7 +80,7 @@ async def running_gateway(
     """All parts, connected and started; stopped at the end of the ``async with``."""
     cache = ProcessorCache(config.processor_cache_bytes)
     metrics = GatewayMetrics(cache)
-    readiness = Readiness()
+    readiness = Readiness(encoder_rests=config.encoder_rests)
     calls = PodCalls()
     releases = Releases(calls)
     endpoints = {
@@ -112,8 +112,9 @@ async def running_gateway(
             Embeddings(calls, pools, pictures),
             pools,
             config.topology,
-            config.on_encoder_loss,
-            config.queue_seconds,
+            policy=config.on_encoder_loss,
+            queue_seconds=config.queue_seconds,
+            missing=metrics.without_encoder,
         )
         generation = Generation(calls, pools, encoder_loss, releases, config.topology)
         answering = Answering(

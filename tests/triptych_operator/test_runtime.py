@@ -136,8 +136,15 @@ def test_media_and_degraded_reach_the_gateway() -> None:
     )
     assert (made.prefill, made.decode) == (addresses, config.Endpoints())
     assert (made.on_encoder_loss, made.queue_seconds) == ("Queue", 7.0)
+    assert not made.encoder_rests
     assert (made.max_body_bytes, made.max_concurrent, made.request_seconds) == (2 * MIB, 5, 60.0)
     assert made.processor_cache_bytes == 0
+
+
+def test_gateways_know_that_encoders_may_rest() -> None:
+    resting = {"max": 2, "scaleToZeroAfter": "10m"}
+    spec = service(tiers__encoder__autoscaling=resting, degraded__onEncoderLoss="Queue")
+    assert gateway_config(spec, {}).encoder_rests
 
 
 @pytest.mark.parametrize("tier", [Tier.GATEWAY, Tier.FUSED])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -11,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from triptych_contract.errors import NotFound
-from triptych_contract.names import Topology
+from triptych_contract.names import Tier, Topology
 
 from triptych_gateway.api.chat import ChatCompletions
 from triptych_gateway.api.errors import body_of, status_of
@@ -22,9 +23,22 @@ from triptych_gateway.tiers.pools import Pools
 
 @dataclass(slots=True)
 class Readiness:
-    """Whether this process takes new requests."""
+    """Whether this process takes new requests.
 
+    It waits for a whole pipeline once. Encoders that are lost later do not count, nor those that
+    may rest: text goes on, and what becomes of pictures is told request by request.
+    """
+
+    encoder_rests: bool = False
     draining: bool = False
+    _was_complete: bool = False
+
+    def waits_for(self, missing: Sequence[Tier]) -> list[Tier]:
+        """Of the tiers that are ``missing`` now, those that it cannot begin without."""
+        self._was_complete = self._was_complete or not missing
+        if self._was_complete or self.encoder_rests:
+            return [tier for tier in missing if tier is not Tier.ENCODER]
+        return [*missing]
 
 
 class Pages:
@@ -62,9 +76,9 @@ class Pages:
 
     async def ready(self, _: Request) -> Response:
         """``GET /readyz``: a complete pipeline exists; if not, which tier is missing."""
-        missing = missing_tiers(self._pools.route, self._topology)
         if self._readiness.draining:
             return JSONResponse({"status": "draining"}, 503)
+        missing = self._readiness.waits_for(missing_tiers(self._pools.route, self._topology))
         if missing:
             tiers = [str(tier) for tier in missing]
             return JSONResponse({"status": "not ready", "missing": tiers}, 503)

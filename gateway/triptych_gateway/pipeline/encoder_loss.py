@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Literal
 
+from prometheus_client import Gauge
 from triptych_contract.errors import Overloaded, RetryableError, Unavailable
 from triptych_contract.names import Tier, Topology
 from triptych_contract.v1.common_pb2 import Handle
@@ -21,18 +22,25 @@ Policy = Literal["EncodeInline", "Queue", "RejectMultimodal"]
 
 
 class EncoderLoss:
-    """Leases embeddings from encoders and, when none is up, does what the service is set to."""
+    """Leases embeddings from encoders and, when none is up, does what the service is set to.
+
+    ``missing`` counts the requests that no encoder is up for now: an operator that keeps none while
+    no picture comes takes it for the sign to start one.
+    """
 
     def __init__(
         self,
         embeddings: Embeddings,
         pools: Pools,
         topology: Topology,
+        *,
         policy: Policy,
         queue_seconds: float,
+        missing: Gauge,
     ) -> None:
         self._embeddings = embeddings
         self._pools = pools
+        self._missing = missing
         self._split = Tier.ENCODER in topology.tiers
         self._policy = policy
         self._queue_seconds = queue_seconds
@@ -73,7 +81,8 @@ class EncoderLoss:
         except Unavailable:
             if wanted.attempts.exhausted or not (self._policy == "EncodeInline" and route.inline):
                 raise
-            return await self._on_one(wanted, route.inline, journal)
+            with self._missing.track_inprogress():
+                return await self._on_one(wanted, route.inline, journal)
 
     async def _on_one(self, wanted: Wanted, pods: Sequence[Pod], journal: Journal) -> list[Handle]:
         """All embeddings on one language pod, which then needs no transfer."""
@@ -109,4 +118,5 @@ class EncoderLoss:
             raise Unavailable(
                 f"{error.message}; requests without images still work", retry_after=5.0
             ) from error
-        await self._pools.changed(_POLL_SECONDS)
+        with self._missing.track_inprogress():
+            await self._pools.changed(_POLL_SECONDS)

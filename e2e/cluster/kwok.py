@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from cluster.kubectl import Cluster
 
 HERE = Path(__file__).parent / "kwok"
-NODE_LABEL: Final = "kwok.triptych.dev/node"
+NODE_LABEL: Final = "kwok.triptych.dev/node"  # its value: which kwok plays the node
+NETWORK: Final = "10.64.0.0/10"
 PLAYS: Final = "kwok.triptych.dev/plays"
 READY_AFTER: Final = "kwok.triptych.dev/ready-after"
 ENDS_AFTER: Final = "kwok.triptych.dev/ends-after"
@@ -43,13 +44,30 @@ def build() -> Path:
 
 
 class Kwok:
-    """Plays ``nodes`` nodes of a cluster while inside a ``with``, or from ``start`` to ``stop``."""
+    """Plays ``nodes`` nodes of a cluster while inside a ``with``, or from ``start`` to ``stop``.
 
-    def __init__(self, cluster: Cluster, folder: Path, *, nodes: int = 2) -> None:
+    Several of other names may play in one cluster. Pods have addresses of ``network``: nobody is
+    there, unless it is one of loopback. Only pods that tolerate the node's label as a taint go to
+    ``reserved`` nodes.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        folder: Path,
+        *,
+        nodes: int = 2,
+        name: str = "kwok",
+        network: str = NETWORK,
+        reserved: bool = False,
+    ) -> None:
         self._cluster = cluster
-        self._log = folder / "kwok.log"
+        self._name = name
+        self._network = network
+        self._reserved = reserved
+        self._log = folder / f"{name}.log"
         self._home = folder
-        self._names = [f"kwok-{number}" for number in range(nodes)]
+        self._names = [f"{name}-{number}" for number in range(nodes)]
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Self:
@@ -58,7 +76,11 @@ class Kwok:
         Raises:
             TimeoutError: they did not become ready; the message holds the end of kwok's log.
         """
-        nodes = {"apiVersion": "v1", "kind": "List", "items": [_node(name) for name in self._names]}
+        nodes = {
+            "apiVersion": "v1",
+            "kind": "List",
+            "items": [self._node(name) for name in self._names],
+        }
         self._cluster.kubectl("apply", "-f", "-", manifest=json.dumps(nodes))
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -103,15 +125,17 @@ class Kwok:
             build(),
             f"--kubeconfig={self._cluster.kubeconfig}",
             f"--config={HERE / 'stages.yaml'}",
-            f"--manage-nodes-with-label-selector={NODE_LABEL}",
-            "--cidr=10.64.0.0/10",
+            f"--manage-nodes-with-label-selector={NODE_LABEL}={self._name}",
+            f"--cidr={self._network}",
             "--node-lease-duration-seconds=40",
         ]
 
     def _wait_ready(self, deadline: float) -> None:
         while True:
             listed = json.loads(
-                self._cluster.kubectl("get", "nodes", f"--selector={NODE_LABEL}", "-o=json")
+                self._cluster.kubectl(
+                    "get", "nodes", f"--selector={NODE_LABEL}={self._name}", "-o=json"
+                )
             )
             if sum(_is_ready(node) for node in listed["items"]) >= len(self._names):
                 return
@@ -122,11 +146,19 @@ class Kwok:
                 raise TimeoutError(f"kwok: {state}; its log ends:\n{tail}")
             time.sleep(0.2)
 
-
-def _node(name: str) -> dict[str, object]:
-    labels = {NODE_LABEL: "", "kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
-    metadata = {"name": name, "labels": labels}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
+    def _node(self, name: str) -> dict[str, object]:
+        labels = {
+            NODE_LABEL: self._name,
+            "kubernetes.io/hostname": name,
+            "kubernetes.io/os": "linux",
+        }
+        taint = {"key": NODE_LABEL, "value": self._name, "effect": "NoSchedule"}
+        return {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": labels},
+            "spec": {"taints": [taint] if self._reserved else []},
+        }
 
 
 def _is_ready(node: dict[str, dict[str, list[dict[str, str]]]]) -> bool:

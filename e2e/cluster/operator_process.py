@@ -22,6 +22,7 @@ class OperatorProcess:
     """``triptych operator`` for some namespaces. Ends, if need be by force, with the ``with``.
 
     It acts at once, unless a Lease in the namespace ``election`` says which of several does.
+    It asks pods for their metrics where ``asks_pods``: where they are no more than played, in vain.
     """
 
     def __init__(
@@ -31,12 +32,14 @@ class OperatorProcess:
         *namespaces: str,
         arguments: tuple[str, ...] = (),
         election: str = "",
+        asks_pods: bool = False,
     ) -> None:
         self._kubeconfig = kubeconfig
         self._log = log
         self._namespaces = namespaces
         self._arguments = arguments
         self._election = election
+        self._asks_pods = asks_pods
         self._port = 0
         self._process: asyncio.subprocess.Process | None = None
 
@@ -115,6 +118,7 @@ class OperatorProcess:
         command = [sys.executable, "-m", "triptych_operator", "operator"]
         alone = not self._election
         command += ["--no-election" if alone else f"--election-namespace={self._election}"]
-        command += ["--no-cache-flush"]  # nothing answers where kwok plays the pods
+        command += ["--no-cache-flush"]  # no stage answers where kwok plays the pods
+        command += [] if self._asks_pods else ["--no-signals"]
         command += [f"--image={IMAGE}", f"--listen=127.0.0.1:{self._port}", *self._arguments]
         return command + [f"--namespace={name}" for name in self._namespaces]

@@ -7,9 +7,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from triptych_contract.errors import InvalidRequest
+
 from triptych_operator.cli.manifests import DEFAULT_IMAGE
 from triptych_operator.controller.settings import Election, Listen, OperatorSettings
-from triptych_operator.desired.platform import Platform
+from triptych_operator.desired.platform import Metrics, Platform
+from triptych_operator.metrics_api.front import Front
 
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -55,8 +58,36 @@ def add_to(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         action="store_true",
         help="do not make caches follow the encoder; for an operator that cannot reach pods",
     )
+    _add_metrics_to(command)
     command.add_argument("--verbose", action="store_true", help="log more")
     command.set_defaults(run=run_operator)
+
+
+def _add_metrics_to(command: argparse.ArgumentParser) -> None:
+    metrics = command.add_argument_group("what autoscalers go by")
+    metrics.add_argument(
+        "--metrics",
+        choices=list(Metrics),
+        help="by which way they get at what the pods measure (default: embedded with "
+        "--metrics-service, else none)",
+    )
+    metrics.add_argument(
+        "--metrics-service",
+        metavar="NAMESPACE/NAME",
+        type=_service,
+        help="for embedded: the Service that the APIService of external metrics names",
+    )
+    metrics.add_argument(
+        "--metrics-address",
+        metavar="ADDRESS:PORT",
+        type=_listen,
+        help="for embedded: where to listen, as the API server reaches this process",
+    )
+    metrics.add_argument(
+        "--no-signals",
+        action="store_true",
+        help="do not ask pods for their metrics; for an operator that cannot reach pods",
+    )
 
 
 def run_operator(options: argparse.Namespace) -> int:
@@ -73,14 +104,35 @@ def _settings(options: argparse.Namespace) -> OperatorSettings:
     election = None
     if not options.no_election:
         election = Election(options.election_namespace or _own_namespace())
+    front = _front(options)
+    metrics = options.metrics or (Metrics.EMBEDDED if front else Metrics.NONE)
     return OperatorSettings(
-        platform=Platform(image=options.image),
+        platform=Platform(image=options.image, metrics=Metrics(metrics)),
         kubeconfig=Path(kubeconfig) if kubeconfig else None,
         namespaces=tuple(options.namespace),
         election=election,
         listen=options.listen,
         flush_caches=not options.no_cache_flush,
+        read_signals=not options.no_signals,
+        front=front,
     )
+
+
+def _front(options: argparse.Namespace) -> Front | None:
+    """Where to serve signals, unless somebody else does.
+
+    Raises:
+        InvalidRequest: of the two flags that belong together one is missing.
+    """
+    service, address = options.metrics_service, options.metrics_address
+    if options.metrics not in (None, Metrics.EMBEDDED) or (not options.metrics and not service):
+        return None
+    if service is None or address is None:
+        raise InvalidRequest(
+            "embedded metrics need a Service and an address to be called at: give both "
+            "--metrics-service and --metrics-address, or --metrics=none"
+        )
+    return Front(service[0], service[1], address.host, address.port)
 
 
 def _own_namespace() -> str:
@@ -89,6 +141,13 @@ def _own_namespace() -> str:
         return _NAMESPACE_FILE.read_text().strip()
     except OSError:
         return "default"
+
+
+def _service(text: str) -> tuple[str, str]:
+    namespace, _, name = text.partition("/")
+    if not namespace or not name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAMESPACE/NAME")
+    return namespace, name
 
 
 def _listen(text: str) -> Listen:

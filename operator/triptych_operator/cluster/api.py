@@ -72,7 +72,7 @@ class Api:
     ) -> Object:
         """Server-side apply; what results. Without ``force``, values of others are a conflict."""
         metadata = manifest["metadata"]
-        path = kind.path(metadata["namespace"], metadata["name"], subresource)
+        path = kind.path(metadata.get("namespace"), metadata["name"], subresource)
         query = {"fieldManager": manager, "force": str(force).lower()}
         return await self._call(
             "PATCH", kind, path, query, manifest, content="application/apply-patch+yaml"
@@ -103,7 +103,7 @@ class Api:
             if refused.status != NOT_FOUND:
                 raise
 
-    async def find(self, kind: Kind, namespace: str, name: str) -> Object | None:
+    async def find(self, kind: Kind, namespace: str | None, name: str) -> Object | None:
         """An object, or ``None`` when there is none."""
         try:
             return await self._call("GET", kind, kind.path(namespace, name), {})

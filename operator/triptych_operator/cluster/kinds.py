@@ -10,7 +10,7 @@ from triptych_operator.api.service import GROUP, KIND, PLURAL, VERSION
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One namespaced kind of object."""
+    """One kind of object."""
 
     group: str  # empty for the core group
     version: str
@@ -23,7 +23,8 @@ class Kind:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str | None, name: str = "", subresource: str = "") -> str:
-        """URL path of an object, or of the collection in ``namespace`` (``None``: in all)."""
+        """URL path of an object, or of the collection in ``namespace`` (``None``: in all, or of a
+        kind that is in none)."""
         parts = ["apis", self.group, self.version] if self.group else ["api", self.version]
         if namespace is not None:
             parts += ["namespaces", namespace]
@@ -36,13 +37,17 @@ POD: Final = Kind("", "v1", "pods", "Pod")
 DEPLOYMENT: Final = Kind("apps", "v1", "deployments", "Deployment")
 AUTOSCALER: Final = Kind("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
 EVENT: Final = Kind("events.k8s.io", "v1", "events", "Event")
+ENDPOINT_SLICE: Final = Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
+METRICS_API: Final = Kind("apiregistration.k8s.io", "v1", "apiservices", "APIService")
 LEASE: Final = Kind("coordination.k8s.io", "v1", "leases", "Lease")
+CONFIG_MAP: Final = Kind("", "v1", "configmaps", "ConfigMap")
+SERVICE: Final = Kind("", "v1", "services", "Service")
 
 # What the operator applies, and deletes when it is not wanted any more.
 CHILDREN: Final = (
     Kind("", "v1", "serviceaccounts", "ServiceAccount"),
-    Kind("", "v1", "configmaps", "ConfigMap"),
-    Kind("", "v1", "services", "Service"),
+    CONFIG_MAP,
+    SERVICE,
     Kind("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy"),
     Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"),
     DEPLOYMENT,

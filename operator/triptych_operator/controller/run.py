@@ -26,7 +26,10 @@ from triptych_operator.controller.queue import KeyedQueue
 from triptych_operator.controller.reconcile import Reconciler, utc_now
 from triptych_operator.controller.settings import Election, OperatorSettings, Pace
 from triptych_operator.controller.workers import work
+from triptych_operator.metrics_api.provider import EmbeddedProvider
 from triptych_operator.observed.store import ServiceKey, Store
+from triptych_operator.signals.board import SignalBoard
+from triptych_operator.signals.rounds import LASTING, read_signals
 
 _logger = logging.getLogger(__name__)
 _START_PAUSE: Final = 2.0  # seconds between attempts to list everything at the start
@@ -81,7 +84,7 @@ class _Operation:
 
     async def run(self, api: Api) -> None:
         settings, pace = self._settings, self._settings.pace
-        store = Store()
+        store, board = Store(), SignalBoard(LASTING)
         due, flushes = _queue(pace), _queue(pace)
 
         def changed(key: ServiceKey) -> None:
@@ -107,6 +110,11 @@ class _Operation:
                 )
                 group.create_task(audit.run())
                 group.create_task(definition.run(pace.definition))
+                if settings.read_signals:
+                    group.create_task(read_signals(store, board))
+                if settings.front is not None:
+                    provider = EmbeddedProvider(api, board, settings.front, utc_now)
+                    group.create_task(provider.run())
                 for _ in range(pace.workers):
                     group.create_task(work(due, reconcile, pace.reconcile))
                 for _ in range(pace.flushes):

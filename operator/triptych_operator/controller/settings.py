@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from triptych_operator.desired.platform import Platform
+from triptych_operator.metrics_api.front import Front
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,8 @@ class OperatorSettings:
     election: Election | None = None  # None: it is the only one
     listen: Listen | None = None
     flush_caches: bool = True  # False where pods cannot be reached from here
+    read_signals: bool = True  # likewise
+    front: Front | None = None  # None: no signals are served to autoscalers
     pace: Pace = field(default_factory=Pace)
 
     @property

@@ -47,6 +47,10 @@ class SignalBoard:
         found = self._latest.get((service, tier))
         return found if found is not None and now - found.at <= self._lasting else None
 
+    def services(self) -> set[ServiceKey]:
+        """The resources of which something was put."""
+        return {service for service, _ in self._latest}
+
     def keep(self, services: Collection[ServiceKey]) -> None:
         """Forgets every resource but these."""
         self._latest = {key: one for key, one in self._latest.items() if key[0] in services}

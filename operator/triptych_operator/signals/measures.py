@@ -1,0 +1,205 @@
+"""What a tier measured, from what its pods told. Pure.
+
+Rates and means are over the last ``History`` window of each pod. A pod that answers and has nothing
+to do counts as 0; a pod that does not answer counts for nothing. Per-pod signals are sums that an
+autoscaler divides by its pods, so a silent pod would weigh like an idle one, and a tier whose pods
+are too busy to answer would shrink: a pod that is ready and silent is therefore taken for the mean
+of the others. A pod that starts is silent too, but not ready, and rightly weighs like an idle one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from triptych_contract.names import Metric, Stage, Tier
+
+from triptych_operator.api.autoscaling import MEASURED, Signal
+from triptych_operator.signals.board import TierSignals
+from triptych_operator.signals.history import History
+from triptych_operator.signals.page import Series
+
+_RUNNING: Final = Series(Metric.RUNNING)
+_WAITING: Final = Series(Metric.WAITING)
+_BACKLOG: Final = Series(Metric.BACKLOG_TOKENS)
+_LEASES: Final = Series(Metric.LEASES)
+_KV_USED: Final = Series(Metric.KV_TOKENS_USED)
+_KV_CAPACITY: Final = Series(Metric.KV_TOKENS_CAPACITY)
+_RATES: Final[Mapping[Signal, Series]] = {
+    Signal.IMAGES_PER_SECOND: Series(Metric.IMAGES),
+    Signal.VISUAL_TOKENS_PER_SECOND: Series(Metric.VISUAL_TOKENS),
+    Signal.INPUT_TOKENS_PER_SECOND: Series(Metric.INPUT_TOKENS),
+}
+_GAUGES: Final[Mapping[Signal, Series]] = {
+    Signal.BACKLOG_TOKENS: _BACKLOG,
+    Signal.RUNNING_REQUESTS: _RUNNING,
+}
+# Where the requests of a tier wait for their turn.
+_QUEUES: Final[Mapping[Tier, tuple[Stage, ...]]] = {
+    Tier.ENCODER: (Stage.ENCODE_QUEUE,),
+    Tier.PREFILL: (Stage.PREFILL_QUEUE,),
+    Tier.FUSED: (Stage.ENCODE_QUEUE, Stage.PREFILL_QUEUE),
+}
+_MULTIMODAL: Final = "multimodal"
+_MODALITIES: Final = ("text", _MULTIMODAL)
+
+
+@dataclass(frozen=True, slots=True)
+class PodTold:
+    """One pod of a tier, and what it told in the last window; ``None``: it does not answer."""
+
+    name: str
+    ready: bool
+    history: History | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    """All that one tier's signals are made of."""
+
+    tier: Tier
+    pods: Sequence[PodTold]
+    gateways: Sequence[PodTold]
+
+
+def tier_signals(
+    tier: Tier, pods: Sequence[PodTold], gateways: Sequence[PodTold], at: float
+) -> TierSignals:
+    """All that ``tier`` measured until ``at``; ``gateways`` are the pods that its requests come
+    through, which measure the time to the first token."""
+    answers = _Answers(tier, pods, gateways)
+    values = {signal: _measure(signal, answers) for signal in MEASURED[tier]}
+    return TierSignals(
+        tier=tier,
+        at=at,
+        pods=len(pods),
+        answering=sum(pod.history is not None for pod in pods),
+        values={signal: value for signal, value in values.items() if value is not None},
+        work={pod.name: _work(pod.history) for pod in pods if pod.history is not None},
+    )
+
+
+def _measure(signal: Signal, answers: _Answers) -> float | None:
+    if signal in _RATES:
+        return _total(answers.pods, lambda history: _rate(history, _RATES[signal]))
+    if signal in _GAUGES:
+        return _total(answers.pods, lambda history: history.now(_GAUGES[signal]))
+    return _OTHERS[signal](answers) if signal in _OTHERS else None
+
+
+def _queue_wait_of(answers: _Answers) -> float | None:
+    return queue_wait(_histories(answers.pods), _QUEUES[answers.tier])
+
+
+def _kv_utilization(answers: _Answers) -> float | None:
+    told = _histories(answers.pods)
+    used = sum(history.now(_KV_USED) or 0.0 for history in told)
+    capacity = sum(history.now(_KV_CAPACITY) or 0.0 for history in told)
+    return used / capacity if capacity else None
+
+
+def _time_per_output_token(answers: _Answers) -> float | None:
+    return _mean(_histories(answers.pods), Metric.TPOT_SECONDS, ("",))
+
+
+def _time_to_first_token(answers: _Answers) -> float | None:
+    """As the gateways measure it; of encoders that of requests with pictures."""
+    told = _histories(answers.gateways)
+    wanted = (_MULTIMODAL,) if answers.tier is Tier.ENCODER else _MODALITIES
+    others = [one for one in _MODALITIES if one not in wanted]
+    count = f"{Metric.TTFT_SECONDS}_count"
+    measured = any(_grown(history, count, wanted) for history in told)
+    if not measured and any(_grown(history, count, others) for history in told):
+        return 0.0  # what runs is of the other kind
+    return _mean(told, Metric.TTFT_SECONDS, wanted)
+
+
+def _picture_requests_per_second(answers: _Answers) -> float | None:
+    series = Series(f"{Metric.TTFT_SECONDS}_count", _MULTIMODAL)
+    return _total(answers.gateways, lambda history: _rate(history, series))
+
+
+_OTHERS: Final[Mapping[Signal, Callable[[_Answers], float | None]]] = {
+    Signal.QUEUE_WAIT: _queue_wait_of,
+    Signal.KV_UTILIZATION: _kv_utilization,
+    Signal.TIME_PER_OUTPUT_TOKEN: _time_per_output_token,
+    Signal.TIME_TO_FIRST_TOKEN: _time_to_first_token,
+    Signal.PICTURE_REQUESTS_PER_SECOND: _picture_requests_per_second,
+}
+
+
+def queue_wait(told: Sequence[History], queues: Sequence[Stage]) -> float | None:
+    """Mean seconds that requests waited which were taken up within the window; of several queues
+    on the way the longest.
+
+    Those of a pod that took up nothing while requests waited at both ends of the window have not
+    told their wait yet, but it is no less than the window, and that is what they count as.
+    """
+    timed = [history for history in told if history.seconds > 0]
+    if not timed:
+        return None
+    return max(_queue_wait(timed, queue, queues) for queue in queues)
+
+
+def _queue_wait(timed: Sequence[History], queue: Stage, queues: Sequence[Stage]) -> float:
+    waited = requests = 0.0
+    for history in timed:
+        waited += history.increase(Series(f"{Metric.STAGE_SECONDS}_sum", queue))
+        requests += history.increase(Series(f"{Metric.STAGE_SECONDS}_count", queue))
+        if not any(_taken_up(history, one) for one in queues):
+            stuck = history.least(_WAITING)
+            waited += stuck * history.seconds
+            requests += stuck
+    return waited / requests if requests else 0.0
+
+
+def _taken_up(history: History, queue: Stage) -> float:
+    return history.increase(Series(f"{Metric.STAGE_SECONDS}_count", queue))
+
+
+def _mean(told: Sequence[History], histogram: str, labels: Sequence[str]) -> float | None:
+    """Mean of what a histogram took in within the window; 0 when there was nothing to measure.
+    Requests that ran all along and gave nothing to measure hang, or are between two measures: then
+    there is no telling."""
+    timed = [history for history in told if history.seconds > 0]
+    total = sum(_grown(history, f"{histogram}_sum", labels) for history in timed)
+    count = sum(_grown(history, f"{histogram}_count", labels) for history in timed)
+    if count:
+        return total / count
+    busy = any(history.least(_RUNNING) for history in timed)
+    return 0.0 if timed and not busy else None
+
+
+def _grown(history: History, sample: str, labels: Sequence[str]) -> float:
+    return sum(history.increase(Series(sample, label)) for label in labels)
+
+
+def _rate(history: History, series: Series) -> float | None:
+    return history.increase(series) / history.seconds if history.seconds > 0 else None
+
+
+def _total(pods: Sequence[PodTold], measure: Callable[[History], float | None]) -> float | None:
+    """Sum over the pods, with the mean of the ready ones for each that is ready and silent."""
+    known: list[float] = []
+    of_ready: list[float] = []
+    silent = 0
+    for pod in pods:
+        value = measure(pod.history) if pod.history is not None else None
+        if value is not None:
+            known.append(value)
+            of_ready += [value] if pod.ready else []
+        elif pod.history is None and pod.ready:
+            silent += 1
+    if not known:
+        return None
+    return sum(known) + (silent * sum(of_ready) / len(of_ready) if of_ready else 0.0)
+
+
+def _work(history: History) -> float:
+    """Requests that a pod has in hand, and leases on tensors that others may still fetch."""
+    return sum(history.now(series) or 0.0 for series in (_RUNNING, _WAITING, _LEASES))
+
+
+def _histories(pods: Sequence[PodTold]) -> list[History]:
+    return [pod.history for pod in pods if pod.history is not None]

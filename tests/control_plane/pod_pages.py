@@ -1,0 +1,48 @@
+"""Pages of metrics at the addresses of pods that kwok plays, which are addresses of loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Mapping
+from typing import Final, Self
+
+from prometheus_client import generate_latest
+from triptych_contract.names import Port
+from triptych_worker.domain import Capacity, Load
+from triptych_worker.serving.metrics import Metrics
+
+ADDRESSES: Final = 64  # from the first of the network on; kwok gives them out in order
+
+
+class PodPages:
+    """Answers as idle workers would, but for the ``loads`` of some addresses. A context manager."""
+
+    def __init__(self, network: str) -> None:
+        hosts = ipaddress.ip_network(network).hosts()
+        self._addresses = [str(next(hosts)) for _ in range(ADDRESSES)]
+        self.loads: Mapping[str, Load] = {}
+        self._server: asyncio.Server | None = None
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._answer, self._addresses, Port.METRICS)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        await self._server.wait_closed()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        address = writer.get_extra_info("sockname")[0]
+        await reader.readuntil(b"\r\n\r\n")
+        body = _page(self.loads.get(address, Load()))
+        writer.write(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+        writer.close()
+
+
+def _page(load: Load) -> bytes:
+    """The page that a worker with this load serves."""
+    metrics = Metrics()
+    metrics.watch(lambda: load, Capacity, lambda: (), lambda: ())
+    return generate_latest(metrics.registry)

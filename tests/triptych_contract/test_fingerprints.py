@@ -15,6 +15,7 @@ from triptych_contract.fingerprints import (
     encoder_fingerprint,
     language_digest,
     media_digest,
+    prefix_key,
     tenant_salt,
 )
 
@@ -99,6 +100,28 @@ def test_a_truncated_digest_is_refused(short: int) -> None:
     arguments[short] = arguments[short][:16]  # type: ignore[index]
     with pytest.raises(ValueError, match="whole digests"):
         embedding_key(*arguments)  # type: ignore[arg-type]
+
+
+PARTS = st.tuples(
+    st.sampled_from([tenant_salt("a"), tenant_salt("b")]),
+    st.sampled_from([b"", b"k" * 32]),
+    st.binary(max_size=3),
+    st.lists(st.binary(max_size=3), max_size=3).map(tuple),
+)
+
+
+@given(PARTS, PARTS)
+def test_prefixes_of_different_parts_have_different_keys(
+    left: tuple[bytes, bytes, bytes, tuple[bytes, ...]],
+    right: tuple[bytes, bytes, bytes, tuple[bytes, ...]],
+) -> None:
+    assert (prefix_key(*left) == prefix_key(*right)) == (left == right)
+
+
+@pytest.mark.parametrize(("salt", "before"), [(b"s" * 31, b""), (b"", b""), (b"s" * 32, b"k")])
+def test_a_prefix_without_whole_digests_is_refused(salt: bytes, before: bytes) -> None:
+    with pytest.raises(ValueError, match="whole digests"):
+        prefix_key(salt, before, b"tokens", ())
 
 
 @given(st.binary(max_size=64), st.binary(max_size=64))

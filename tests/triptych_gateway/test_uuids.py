@@ -128,6 +128,17 @@ async def test_tenants_share_neither_names_nor_embeddings_nor_processed_pictures
         assert len(encoded) == 2
 
 
+async def test_workers_are_told_whose_a_prompt_of_text_is(stand, ask):
+    async with stand() as made, client_of(made, "sk-a") as one, client_of(made, "sk-b") as two:
+        for client in (one, two, one):
+            assert (await client.post(PATH, json=ask("what?"))).status_code == 200
+        first, second, third = (
+            request.tenant_salt for request in made.one(Tier.PREFILL).named("Prefill")
+        )
+    assert first == third != second
+    assert {len(first), len(second)} == {32}
+
+
 async def test_a_trusted_header_names_the_tenant(stand, picture):
     media = MediaLimits(tenant_header="x-tenant")
     async with stand(media=media) as made, client_of(made, "sk-a") as client:

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from memory_tensors import MemoryTensors
 from references import FINGERPRINT, Picture
+from triptych_contract.fingerprints import NO_TENANT
 from triptych_contract.names import Stage
 from triptych_worker.domain import (
     DecodeInput,
@@ -25,6 +26,7 @@ from triptych_worker.domain import (
 from triptych_worker.language.engine import Engine
 from triptych_worker.language.model import LanguageModel
 from triptych_worker.language.pool import KvPool
+from triptych_worker.language.prefix_cache import PrefixCache
 from triptych_worker.language.scheduler import Limits
 from triptych_worker.language.vocabulary import Vocabulary
 from triptych_worker.stages.decode import Decoder
@@ -65,6 +67,7 @@ class Stages:
     decode: Decoder
     tensors: MemoryTensors
     embeddings: EmbeddingCache
+    prefixes: PrefixCache
     observed: Observed
 
     def publish(self, picture: Picture, fingerprint: str = FINGERPRINT) -> Handle:
@@ -93,6 +96,7 @@ async def language_stages(
     queue_tokens: int = 100_000,
     max_running: int = 64,
     cache_bytes: int = 1_000_000,
+    prefix_bytes: int = 0,
     own_fingerprint: str = FINGERPRINT,
     change: Callable[[LanguageModel], None] = lambda model: None,
 ) -> AsyncIterator[Stages]:
@@ -106,7 +110,8 @@ async def language_stages(
     engine.start()
     cache = EmbeddingCache(cache_bytes)
     reader = EmbeddingReader(tensors, cache, "worker", model.row_width)
-    intake = Intake(engine, reader, own_fingerprint, observed)
+    prefixes = PrefixCache(model.layout, prefix_bytes)
+    intake = Intake(engine, reader, prefixes, own_fingerprint, observed)
     try:
         yield Stages(
             engine,
@@ -115,11 +120,13 @@ async def language_stages(
             Decoder(engine, tensors, KV_FINGERPRINT, observed),
             tensors,
             cache,
+            prefixes,
             observed,
         )
         async with asyncio.timeout(10):
             while engine.load() != Load():  # noqa: ASYNC110 - the engine tells nobody
                 await asyncio.sleep(0.001)
+        prefixes.check_integrity()
     finally:
         engine.stop()
 
@@ -127,7 +134,7 @@ async def language_stages(
 def text(length: int, **sampling: object) -> GenerateInput:
     """A request without pictures."""
     token_ids = tuple(10 + index % 200 for index in range(length))
-    return GenerateInput("test", "", Prompt(token_ids), Sampling(**sampling))  # type: ignore[arg-type] # by name
+    return GenerateInput("test", "", Prompt(token_ids), Sampling(**sampling), NO_TENANT)  # type: ignore[arg-type] # by name
 
 
 async def until_running(stages: Stages) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from PIL import Image
 from transformers import AutoModelForImageTextToText, AutoProcessor
+from triptych_contract.fingerprints import NO_TENANT
 from triptych_worker.domain import GenerateInput, Handle, MediaItem, Prompt, Sampling, Span
 
 FINGERPRINT = "ab" * 32
@@ -53,7 +54,8 @@ class Case:
         media = tuple(
             MediaItem(publish(picture), picture.spans, picture.grid) for picture in self.pictures
         )
-        return GenerateInput("test", fingerprint, Prompt(self.token_ids, media), sampling)
+        prompt = Prompt(self.token_ids, media)
+        return GenerateInput("test", fingerprint, prompt, sampling, NO_TENANT)
 
 
 def noise(width: int, height: int, seed: int) -> Image.Image:
@@ -82,10 +84,11 @@ class Reference:
         self.processor = AutoProcessor.from_pretrained(folder)
         self.model = AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32).eval()
 
-    def case(self, parts: Sequence[Part], max_tokens: int) -> Case:
-        """The request that a user's message of ``parts`` makes, with its greedy answer."""
+    def case(self, parts: Sequence[Part], max_tokens: int, more: Sequence[int] = ()) -> Case:
+        """The request that a user's message of ``parts`` makes, with its greedy answer; ``more``
+        are tokens after it, such as a former answer and the next question."""
         images = [part for part in parts if not isinstance(part, str)]
-        inputs = self._inputs(parts, images)
+        inputs = _longer(self._inputs(parts, images), more)
         token_ids = tuple(inputs["input_ids"][0].tolist())
         return Case(token_ids, self._pictures(token_ids, images), self._answer(inputs, max_tokens))
 
@@ -137,6 +140,19 @@ class Reference:
         rows = torch.cat([rows, *(torch.cat(list(level)) for level in deepstack)], dim=1)
         grid = pixels.get("image_grid_thw")
         return rows, () if grid is None else tuple(grid[0].tolist())
+
+
+def _longer(inputs: dict[str, torch.Tensor], more: Sequence[int]) -> dict[str, torch.Tensor]:
+    """``inputs`` with tokens of text after them."""
+    after = {
+        "input_ids": torch.tensor([list(more)], dtype=torch.long),
+        "attention_mask": torch.ones(1, len(more), dtype=torch.long),
+        "mm_token_type_ids": torch.zeros(1, len(more), dtype=torch.long),
+    }
+    longer = {
+        name: torch.cat([inputs[name], rest], 1) for name, rest in after.items() if name in inputs
+    }
+    return {**inputs, **longer}
 
 
 def _spans(token_ids: tuple[int, ...], placeholder: int) -> list[Span]:

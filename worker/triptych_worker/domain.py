@@ -152,12 +152,14 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class GenerateInput:
-    """One request to the language model."""
+    """One request to the language model. Without a ``salt`` its keys and values are shared with
+    no other request's."""
 
     request_id: str
     fingerprint: str
     prompt: Prompt
     sampling: Sampling
+    salt: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

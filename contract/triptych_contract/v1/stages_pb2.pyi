@@ -213,11 +213,16 @@ class GenerateRequest(_message.Message):
     MODEL_DIGEST_FIELD_NUMBER: _builtins.int
     PROMPT_FIELD_NUMBER: _builtins.int
     SAMPLING_FIELD_NUMBER: _builtins.int
+    TENANT_SALT_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     fingerprint: _builtins.str
     """encoder fingerprint of the media, empty for text alone"""
     model_digest: _builtins.str
     """language model that the gateway expects"""
+    tenant_salt: _builtins.bytes
+    """32 bytes: keys and values of prompts are shared within one salt only. Without it this prompt's
+    are neither kept nor taken from what others have left.
+    """
     @_builtins.property
     def prompt(self) -> _common_pb2.Prompt: ...
     @_builtins.property
@@ -230,10 +235,11 @@ class GenerateRequest(_message.Message):
         model_digest: _builtins.str = ...,
         prompt: _common_pb2.Prompt | None = ...,
         sampling: _common_pb2.Sampling | None = ...,
+        tenant_salt: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["prompt", b"prompt", "sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["fingerprint", b"fingerprint", "model_digest", b"model_digest", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fingerprint", b"fingerprint", "model_digest", b"model_digest", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "tenant_salt", b"tenant_salt"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -48,6 +48,7 @@ class Prepared:
             model_digest=model_digest,
             prompt=Prompt(token_ids=self.prompt.token_ids, media=media),
             sampling=self.sampling,
+            tenant_salt=self.salt,
         )
 
 

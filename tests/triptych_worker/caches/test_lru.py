@@ -130,6 +130,26 @@ def test_after_dropping_others_only_the_kept_fingerprint_comes_in() -> None:
     assert (lru.admits("f1"), len(lru)) == (True, 0)
 
 
+def test_what_hangs_on_no_encoder_is_never_dropped() -> None:
+    lru = cache()
+    keep(lru, "a", fingerprint="")
+    keep(lru, "b", fingerprint="f1")
+    assert lru.drop_others("f2") == ["b"]
+    assert keep(lru, "c", fingerprint="") == [True]
+    assert lru.admits("")
+
+
+def test_touching_keeps_an_entry_and_counts_nothing() -> None:
+    lru = cache()
+    keep(lru, "ab")
+    lru.touch("a")
+    keep(lru, "c")
+    assert ("a" in lru, "b" in lru) == (True, False)
+    assert (lru.stats().hits, lru.stats().misses) == (0, 0)
+    with pytest.raises(KeyError):
+        lru.touch("b")
+
+
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(["put", "get", "pin", "unpin", "evict", "drop"]),

@@ -158,6 +158,17 @@ def test_loaded_keys_and_values_are_not_computed_again() -> None:
     assert engine.plan() == (Chunk(0, 30, 1, samples=True),)
 
 
+def test_what_a_cache_has_is_neither_computed_nor_waited_for() -> None:
+    engine = scheduler(chunk_tokens=16, queue_tokens=50)
+    add(engine, Demand(known=40, computed=0, reserve=43, cached=32))
+    assert engine.load() == Load(waiting=1, backlog_tokens=8)
+    engine.open(1, Demand(known=90, computed=0, reserve=93, cached=48))
+    assert steps(engine, 2) == [
+        (Chunk(0, 32, 8, samples=True),),
+        (Chunk(0, 40, 1, samples=True),),
+    ]
+
+
 def test_a_parked_sequence_keeps_its_range_and_computes_nothing() -> None:
     engine = scheduler(kv_tokens=20)
     add(engine, prompt(10, answer=1))

@@ -142,6 +142,16 @@ def test_a_prompt_keeps_its_pictures_in_order() -> None:
     assert heard.prompt.media[0].grid == (1, 4, 4)
 
 
+def test_a_tenants_salt_is_a_whole_digest_or_none() -> None:
+    asked = request()
+    assert incoming.generate_input(asked).salt == b""
+    asked.tenant_salt = b"s" * 32
+    assert incoming.generate_input(asked).salt == b"s" * 32
+    asked.tenant_salt = b"s" * 31
+    with pytest.raises(InvalidRequest, match="tenant_salt: must be 32 bytes"):
+        incoming.generate_input(asked)
+
+
 @pytest.mark.parametrize(
     ("media", "says"),
     [

@@ -19,6 +19,7 @@ MAX_TOKENS = 24
 # Logits here are of the order of 1 to 10, summed over 64 float32 products in another order.
 ROUNDING = 1e-4
 IN_FLIGHT = 16
+PREFIX_BYTES = 4_000_000  # all prompts of one test
 
 
 @pytest.fixture(scope="session")
@@ -46,19 +47,21 @@ def agreement(events: Sequence[TokenEvent], expected: Answered) -> int:
     return 1
 
 
+@pytest.mark.parametrize("prefix_bytes", [0, PREFIX_BYTES], ids=["computed anew", "prefixes kept"])
 @pytest.mark.parametrize("split", [False, True], ids=["fused", "prefill and decode"])
 @pytest.mark.parametrize("family", ["qwen2_vl", "qwen2_5_vl", "qwen3_vl", "smolvlm"])
 async def test_answers_equal_generate_alone_and_in_flight(
     tiny_folder: Callable[[str], Path],
     cases: Callable[[str], Mapping[str, Case]],
     family: str,
+    prefix_bytes: int,
     *,
     split: bool,
 ) -> None:
     expected = list(cases(family).values())
     sampling = Sampling(max_tokens=MAX_TOKENS)
     ties = 0
-    async with language_stages(tiny_folder(family)) as stages:
+    async with language_stages(tiny_folder(family), prefix_bytes=prefix_bytes) as stages:
         generate = stages.generate_split if split else stages.generate
         for case in expected:
             events = await generate(case.request(stages.publish, sampling))
@@ -69,6 +72,7 @@ async def test_answers_equal_generate_alone_and_in_flight(
         )
         ties += sum(map(agreement, answers, [case.answered for case in many]))
         assert not stages.tensors.held
+        assert bool(stages.prefixes.stats().hits) == bool(prefix_bytes)
     print(f"{ties} ties within {ROUNDING} in {len(expected) + IN_FLIGHT} answers")
     assert ties <= 2
 

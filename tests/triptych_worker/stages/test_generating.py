@@ -39,6 +39,7 @@ async def test_the_first_event_tells_of_prefill_and_the_last_of_decode(
         Count.PROMPT_TOKENS: len(picture_case.token_ids),
         Count.VISUAL_TOKENS: sum(len(picture.rows) for picture in picture_case.pictures),
         Count.EMBEDDING_CACHE_HITS: 0,
+        Count.KV_PREFIX_TOKENS: 0,
     }
     assert set(last.seconds) == {Stage.DECODE}
     assert last.counts == {Count.OUTPUT_TOKENS: 5}

@@ -11,7 +11,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Items
 from typing import Final
 
@@ -178,7 +178,10 @@ class Engine:
                     chunks, messages = self._next_step()
                 self._post(messages)
             if chunks:
-                self._post(self._step(chunks))
+                sequences = {chunk.sequence: self._sequences[chunk.sequence] for chunk in chunks}
+                messages = self._step(chunks, sequences)
+                self._post(messages)
+                self._keep_prefixes(messages, sequences)
 
     def _next_step(self) -> tuple[Items[Chunk], _Messages]:
         """Removes what was closed, admits and plans; under the lock."""
@@ -194,12 +197,11 @@ class Engine:
         self._stepping = frozenset(chunk.sequence for chunk in chunks)
         return chunks, messages
 
-    def _step(self, chunks: Items[Chunk]) -> _Messages:
+    def _step(self, chunks: Items[Chunk], sequences: Mapping[int, Sequence]) -> _Messages:
         """One forward pass. An error ends the sequences of this step and no others."""
         began = time.perf_counter()
-        sequences = {chunk.sequence: self._sequences[chunk.sequence] for chunk in chunks}
-        self._start(sequences.values(), began)
         try:
+            self._start(sequences.values(), began)
             messages = self._forward(chunks, sequences)
         except Exception:  # noqa: BLE001 - whatever it was, the other sequences must go on
             _LOG.exception("a step of %d sequences failed", len(chunks))
@@ -211,14 +213,15 @@ class Engine:
         return messages
 
     def _start(self, sequences: Iterable[Sequence], now: float) -> None:
-        """Notes which sequences have waited until now. A loaded one has waited for its range."""
+        """Begins sequences that have waited until now. A loaded one has waited for its range."""
         for sequence in sequences:
             if sequence.started is None:
                 sequence.started = now
+                sequence.load_prefix(self.pool)
                 if not sequence.task.demand.computed:
                     self._observer.seconds(Stage.PREFILL_QUEUE, now - sequence.queued)
 
-    def _forward(self, chunks: Items[Chunk], sequences: dict[int, Sequence]) -> _Messages:
+    def _forward(self, chunks: Items[Chunk], sequences: Mapping[int, Sequence]) -> _Messages:
         batch = pack(chunks, sequences, self.model.device)
         logits = self.model.forward(batch, self.pool)
         self._observer.add(Metric.INPUT_TOKENS, _prompt_tokens(chunks, sequences))
@@ -246,6 +249,8 @@ class Engine:
         with self._wake:
             rate = seconds / tokens
             self._seconds_per_token += 0.1 * (rate - self._seconds_per_token)
+            for chunk in chunks:
+                self._sequences[chunk.sequence].computed(chunk, rate)
             self._scheduler.advance(chunks)
             for number, message in messages:
                 if not isinstance(message, Output) or message.event.finish_reason:
@@ -254,10 +259,28 @@ class Engine:
                     self._scheduler.park(number)
             self._stepping = frozenset()
 
+    def _keep_prefixes(self, messages: _Messages, sequences: Mapping[int, Sequence]) -> None:
+        """Leaves prompts that are done, and ends of answers, to whoever begins like them.
+
+        The range of a sequence that has ended is still as it was: only this thread gives it to
+        another.
+        """
+        for number, message in messages:
+            sequence = sequences[number]
+            if not isinstance(message, Output):
+                continue
+            if len(sequence.task.answer.token_ids) == 1 or message.event.finish_reason:
+                try:
+                    sequence.keep_prefix(self.pool)
+                except Exception:  # noqa: BLE001 - the answer does not need it
+                    _LOG.exception("keys and values of a prompt were not kept")
+
     def _remove(self, number: int) -> None:
         """Frees what a sequence holds, if it still does; under the lock."""
-        if self._sequences.pop(number, None) is None:
+        sequence = self._sequences.pop(number, None)
+        if sequence is None:
             return
+        sequence.release_prefix()
         self._scheduler.remove(number)
         if not self._sequences:
             self._scheduler.check_integrity()
@@ -279,7 +302,7 @@ class Engine:
                 ticket.put(message)
 
 
-def _prompt_tokens(chunks: Items[Chunk], sequences: dict[int, Sequence]) -> int:
+def _prompt_tokens(chunks: Items[Chunk], sequences: Mapping[int, Sequence]) -> int:
     """How many of the tokens of ``chunks`` are of prompts; the others are of answers."""
     return sum(
         chunk.length

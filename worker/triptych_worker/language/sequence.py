@@ -9,8 +9,9 @@ import torch
 
 from triptych_worker.domain import Sampling
 from triptych_worker.language.answer import Answer
+from triptych_worker.language.pool import KvPool
 from triptych_worker.language.prefix_cache import Prefix
-from triptych_worker.language.scheduler import Demand
+from triptych_worker.language.scheduler import Chunk, Demand
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,29 @@ class Sequence:
     kv_start: int = 0
     queued: float = 0.0  # when its input was there
     started: float | None = field(default=None)  # when its first tokens went into a step
-    seconds: float = 0.0  # its share of the steps so far
+    seconds: float = 0.0  # its share of the steps over its prompt
+
+    def computed(self, chunk: Chunk, seconds_per_token: float) -> None:
+        """Books a chunk that was computed."""
+        if chunk.start < self.task.prompt_tokens:
+            self.seconds += seconds_per_token * chunk.length
+
+    def load_prefix(self, pool: KvPool) -> None:
+        """Copies keys and values that the cache has to the sequence's range."""
+        if self.task.prefix is not None:
+            self.task.prefix.load(pool, self.kv_start)
+
+    def keep_prefix(self, pool: KvPool) -> None:
+        """Leaves keys and values to the cache: of all tokens but the last, which has none yet."""
+        prefix = self.task.prefix
+        if prefix is not None:
+            seconds = self.seconds / (self.task.prompt_tokens - prefix.tokens)
+            prefix.keep(pool, self.kv_start, self.task.answer.token_ids[:-1], seconds)
+
+    def release_prefix(self) -> None:
+        """Lets go what it has not copied."""
+        if self.task.prefix is not None:
+            self.task.prefix.release()
 
     def tokens(self, start: int, length: int) -> torch.Tensor:
         """Token ids [length] from ``start`` on, all of the prompt or all of the answer."""

@@ -12,6 +12,7 @@ from triptych_contract.names import Tier
 from triptych_worker.cores import Cores
 from triptych_worker.domain import Capacity, Load, Observer
 from triptych_worker.language.engine import Engine
+from triptych_worker.language.prefix_cache import PrefixCache
 from triptych_worker.language.scheduler import Limits
 from triptych_worker.serving.loading import Language, Models, Vision, encodes
 from triptych_worker.serving.tier import FingerprintedCache, LoadedTier, Stages
@@ -51,15 +52,14 @@ def compose(models: Models, around: Surroundings) -> LoadedTier:
     cores = Cores()
     encoder = _encoder(models.vision, around, cores) if models.vision else None
     engine = _engine(models.language, around, cores) if models.language else None
-    embeddings = EmbeddingCache(around.config.language.embedding_cache_bytes)
-    generating = Stages()
+    generating, kept = Stages(), tuple[FingerprintedCache, ...]()
     if engine is not None and models.language is not None:
-        generating = _generating(engine, models, embeddings, around)
+        generating, kept = _generating(engine, models, around)
     return LoadedTier(
         stages=Stages(encoder, generating.prefill, generating.decode, generating.fused),
         capacity=_capacity(models, around),
         load=_load(encoder, engine, around.transfer),
-        caches=_caches(models, embeddings, around),
+        caches=(around.transfer.store, *kept) if models.vision else kept,
         close=_closing(encoder, engine),
         encoder_identity=models.vision.identity if models.vision else None,
         model_digest=models.language.digest if models.language else "",
@@ -100,20 +100,23 @@ def _engine(language: Language, around: Surroundings, cores: Cores) -> Engine:
 
 
 def _generating(
-    engine: Engine, models: Models, embeddings: EmbeddingCache, around: Surroundings
-) -> Stages:
-    """The one stage of the tier that runs the language model."""
-    transfer, observer = around.transfer, around.observer
+    engine: Engine, models: Models, around: Surroundings
+) -> tuple[Stages, tuple[FingerprintedCache, ...]]:
+    """The one stage of the tier that runs the language model, and what it keeps."""
+    transfer, observer, bounds = around.transfer, around.observer, around.config.language
     digest = models.language.digest if models.language else ""
     if around.tier is Tier.DECODE:
-        return Stages(decode=Decoder(engine, transfer.source, digest, observer))
+        return Stages(decode=Decoder(engine, transfer.source, digest, observer)), ()
+    embeddings = EmbeddingCache(bounds.embedding_cache_bytes)
+    prefixes = PrefixCache(engine.model.layout, bounds.prefix_cache_bytes)
     reader = EmbeddingReader(transfer.source, embeddings, around.instance, engine.model.row_width)
     # Who encodes itself takes only what it would have made; others trust the request.
     own = encoder_fingerprint(models.vision.identity) if models.vision else ""
-    intake = Intake(engine, reader, own, observer)
+    intake = Intake(engine, reader, prefixes, own, observer)
     if around.tier is Tier.FUSED:
-        return Stages(fused=Fused(intake, observer))
-    return Stages(prefill=Prefiller(intake, engine, transfer.store, transfer.source, digest))
+        return Stages(fused=Fused(intake, observer)), (embeddings, prefixes)
+    prefill = Prefiller(intake, engine, transfer.store, transfer.source, digest)
+    return Stages(prefill=prefill), (embeddings, prefixes)
 
 
 def _capacity(models: Models, around: Surroundings) -> Capacity:
@@ -142,17 +145,6 @@ def _load(
         )
 
     return load
-
-
-def _caches(
-    models: Models, embeddings: EmbeddingCache, around: Surroundings
-) -> tuple[FingerprintedCache, ...]:
-    caches: list[FingerprintedCache] = []
-    if models.vision:
-        caches.append(around.transfer.store)
-    if around.tier in (Tier.PREFILL, Tier.FUSED):
-        caches.append(embeddings)
-    return tuple(caches)
 
 
 def _closing(encoder: PictureEncoder | None, engine: Engine | None) -> Callable[[], None]:

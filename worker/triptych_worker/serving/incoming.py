@@ -129,6 +129,7 @@ def generate_input(message: stages_pb2.GenerateRequest) -> GenerateInput:
         fingerprint=message.fingerprint,
         prompt=prompt,
         sampling=_sampling(message.sampling),
+        salt=checks.key("tenant_salt", message.tenant_salt) if message.tenant_salt else b"",
     )
 
 

@@ -13,9 +13,10 @@ import torch
 from triptych_contract.errors import FingerprintMismatch, InvalidRequest
 from triptych_contract.names import Count, Metric, Stage
 
-from triptych_worker.domain import GenerateInput, Observer, TokenEvent
+from triptych_worker.domain import GenerateInput, MediaItem, Observer, TokenEvent
 from triptych_worker.language.answer import Answer
 from triptych_worker.language.engine import Engine
+from triptych_worker.language.prefix_cache import Prefix, PrefixCache
 from triptych_worker.language.scheduler import Demand, answer_tokens
 from triptych_worker.language.sequence import Task
 from triptych_worker.language.ticket import Output, Ticket
@@ -45,15 +46,22 @@ class Intake:
     Args:
         engine: runs them.
         embeddings: finds the embeddings of their pictures.
+        prefixes: what prompts before them have computed.
         fingerprint: of the encoder whose embeddings are taken; empty takes that of any request.
         observer: is told durations and counts.
     """
 
     def __init__(
-        self, engine: Engine, embeddings: EmbeddingReader, fingerprint: str, observer: Observer
+        self,
+        engine: Engine,
+        embeddings: EmbeddingReader,
+        prefixes: PrefixCache,
+        fingerprint: str,
+        observer: Observer,
     ) -> None:
         self._engine = engine
         self._embeddings = embeddings
+        self._prefixes = prefixes
         self._fingerprint = fingerprint
         self._observer = observer
 
@@ -69,14 +77,16 @@ class Intake:
         media = request.prompt.media
         try:
             self._check(request)
-            task = _task(request, self._engine, first_only=first_only)
-            ticket = self._engine.open(task)
+            task, ticket = self._open(request, first_only=first_only)
         except Exception:
             self._embeddings.release(media)
             raise
         try:
             async with AsyncExitStack() as stack:
-                fetched = await self._embeddings.fetch(media, stack)
+                cached = task.demand.cached
+                self._embeddings.release([item for item in media if _end(item) <= cached])
+                wanted = [item for item in media if _end(item) > cached]
+                fetched = await self._embeddings.fetch(wanted, stack)
                 self._engine.queue(ticket, fetched.placed)
                 yield Run(ticket, task, fetched, stack)
         finally:
@@ -88,7 +98,10 @@ class Intake:
             Stage.PREFILL_QUEUE: output.started - run.ticket.queued,
             Stage.PREFILL: until - output.started,
         }
-        counts = {Count.PROMPT_TOKENS: run.task.prompt_tokens}
+        counts = {
+            Count.PROMPT_TOKENS: run.task.prompt_tokens,
+            Count.KV_PREFIX_TOKENS: run.task.demand.cached,
+        }
         if run.fetched.placed:
             seconds[Stage.EMBEDDING_TRANSFER] = run.fetched.seconds
             counts[Count.VISUAL_TOKENS] = sum(len(part.rows) for part in run.fetched.placed)
@@ -100,6 +113,15 @@ class Intake:
                 self._observer.seconds(stage, value)
         self._observer.add(Metric.OUTPUT_TOKENS)
         return replace(output.event, times=stage_times(seconds, counts))
+
+    def _open(self, request: GenerateInput, *, first_only: bool) -> tuple[Task, Ticket]:
+        prefix = Prefix(self._prefixes, request.prompt, request.salt)
+        try:
+            task = _task(request, self._engine, prefix, first_only=first_only)
+            return task, self._engine.open(task)
+        except Exception:
+            prefix.release()
+            raise
 
     def _check(self, request: GenerateInput) -> None:
         if not request.prompt.media:
@@ -114,7 +136,12 @@ class Intake:
                 )
 
 
-def _task(request: GenerateInput, engine: Engine, *, first_only: bool) -> Task:
+def _end(item: MediaItem) -> int:
+    """The first token of the prompt after the picture."""
+    return item.spans[-1].offset + item.spans[-1].length
+
+
+def _task(request: GenerateInput, engine: Engine, prefix: Prefix, *, first_only: bool) -> Task:
     prompt, sampling, model = request.prompt, request.sampling, engine.model
     check_vocabulary(prompt.token_ids, model.vocab_size)
     length = len(prompt.token_ids)
@@ -122,7 +149,7 @@ def _task(request: GenerateInput, engine: Engine, *, first_only: bool) -> Task:
     positions, delta = model.adapter.positions(prompt)
     return Task(
         # The last token of an answer is never computed on, so it takes no room.
-        demand=Demand(length, 0, length if first_only else length + most - 1),
+        demand=Demand(length, 0, length if first_only else length + most - 1, prefix.tokens),
         prompt_tokens=length,
         token_ids=torch.tensor(prompt.token_ids),
         positions=positions,
@@ -130,6 +157,7 @@ def _task(request: GenerateInput, engine: Engine, *, first_only: bool) -> Task:
         answer=Answer(sampling, most, model.eos_ids, engine.vocabulary.decode),
         sampling=sampling,
         first_only=first_only,
+        prefix=prefix,
     )
 
 

@@ -8,7 +8,6 @@ from triptych_contract.names import Tier
 
 from triptych_operator.api.autoscaling import (
     OF_THE_CLUSTER,
-    OVER_THE_TIER,
     Autoscaling,
     ExternalMetric,
     ScalingBehavior,
@@ -20,8 +19,8 @@ from triptych_operator.api.service import MultimodalService
 from triptych_operator.desired import naming
 from triptych_operator.desired.canonical import canonical
 from triptych_operator.desired.platform import Metrics, Platform
+from triptych_operator.desired.targets import is_shared, metrics_of
 from triptych_operator.json_values import JsonObject
-from triptych_operator.scaling.targets import metrics_of
 
 LARGEST_PERCENTAGE: Final = 2**31 - 1  # of the field's type; in effect, never to scale
 _RESOURCES: Final = {Signal.CPU_UTILIZATION: "cpu", Signal.MEMORY_UTILIZATION: "memory"}
@@ -76,13 +75,6 @@ def percentage(metric: ScalingMetric) -> int:
 def resource_name(signal: Signal) -> str:
     """The resource that a signal of ``OF_THE_CLUSTER`` is about."""
     return _RESOURCES[signal]
-
-
-def is_shared(metric: ScalingMetric) -> bool:
-    """Whether the target is each pod's share of the value, and not the value's own."""
-    if metric.external is not None:
-        return metric.external.per == "Pod"
-    return metric.signal not in OVER_THE_TIER
 
 
 def _metric(

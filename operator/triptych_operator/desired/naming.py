@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from triptych_contract.names import Port, Tier
 
@@ -84,6 +85,12 @@ def metadata(service: MultimodalService, name: str, tier: Tier | None = None) ->
             }
         ]
     return made
+
+
+def tier_of(child: Mapping[str, Any]) -> Tier | None:
+    """The tier that a child or pod belongs to; ``None`` when it is of the whole resource."""
+    name = child["metadata"]["labels"].get(COMPONENT)
+    return Tier(name) if name is not None else None
 
 
 def dns_name(service: MultimodalService, tier: Tier) -> str:

@@ -35,7 +35,9 @@ class Wanted:
 
     def of_tiers(self, tiers: Collection[Tier]) -> list[JsonObject]:
         """The manifests of some tiers, and those that belong to none."""
-        return [one for one in self.manifests if (tier := _tier(one)) is None or tier in tiers]
+        return [
+            one for one in self.manifests if (tier := naming.tier_of(one)) is None or tier in tiers
+        ]
 
 
 class WantedCache:
@@ -70,13 +72,8 @@ def _revisions(manifests: Collection[JsonObject]) -> dict[Tier, str]:
     """The revision that is written into each Deployment's pods."""
     found = {}
     for manifest in manifests:
-        tier = _tier(manifest)
+        tier = naming.tier_of(manifest)
         if tier is not None and manifest["kind"] == "Deployment":
             deployment: Any = manifest
             found[tier] = deployment["spec"]["template"]["metadata"]["labels"][naming.REVISION]
     return found
-
-
-def _tier(manifest: Mapping[str, Any]) -> Tier | None:
-    name = manifest["metadata"]["labels"].get(naming.COMPONENT)
-    return Tier(name) if name is not None else None

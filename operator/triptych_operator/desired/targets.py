@@ -6,7 +6,7 @@ from typing import Final
 
 from triptych_contract.names import Tier
 
-from triptych_operator.api.autoscaling import ScalingMetric, Signal
+from triptych_operator.api.autoscaling import OVER_THE_TIER, ScalingMetric, Signal
 from triptych_operator.api.service import ServiceSpec
 
 # Chosen so that a queue is noticed before a client does: docs/autoscaling.md gives the reasons.
@@ -31,6 +31,13 @@ def metrics_of(
     if given:
         return given
     return _defaults(spec, tier) if measured else (_metric(Signal.CPU_UTILIZATION, CPU_PERCENT),)
+
+
+def is_shared(metric: ScalingMetric) -> bool:
+    """Whether the target is each pod's share of the value, and not the value's own."""
+    if metric.external is not None:
+        return metric.external.per == "Pod"
+    return metric.signal not in OVER_THE_TIER
 
 
 def _defaults(spec: ServiceSpec, tier: Tier) -> tuple[ScalingMetric, ...]:

@@ -4,7 +4,7 @@ import pytest
 from mms_builders import service
 from triptych_contract.names import Tier
 from triptych_operator.api.autoscaling import OF_THE_CLUSTER, OVER_THE_TIER, SIGNALS
-from triptych_operator.scaling.targets import metrics_of
+from triptych_operator.desired.targets import metrics_of
 
 
 def targets(tier: Tier, *, measured: bool = True, **changes: Any) -> dict[str, str]:

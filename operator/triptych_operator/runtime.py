@@ -20,7 +20,7 @@ from triptych_operator.api.model import EncoderModel, ModelSpec, ProcessorSpec
 from triptych_operator.api.quantities import parse_bytes
 from triptych_operator.api.scalars import parse_seconds
 from triptych_operator.api.service import MultimodalService, ServiceSpec
-from triptych_operator.api.tiers import EncodeLimits, LanguageLimits
+from triptych_operator.api.tiers import EncodeLimits, EncoderTier, LanguageLimits, PrefillTier
 
 CLAIM_SCHEME: Final = "pvc://"
 _REVISION_DIGITS: Final = 16
@@ -174,13 +174,14 @@ def _processor(processor: ProcessorSpec) -> config.Processor:
 
 def _encode_limits(spec: ServiceSpec, tier: Tier) -> config.EncodeLimits:
     """The encoder's own limits, or those of a fused tier; a prefill that stands in for lost
-    encoders has the defaults within its own cache."""
+    encoders has the defaults within its own cache, and a decode the defaults."""
     if tier is Tier.ENCODER:
         limits, capacity = spec.encoder.limits, spec.encoder.cache.capacity
     elif tier is Tier.FUSED:
         limits, capacity = spec.fused.encode, spec.fused.cache.capacity
     else:
-        limits, capacity = EncodeLimits(), spec.prefill.cache.capacity
+        stands_in = spec.prefill if tier is Tier.PREFILL else EncoderTier()
+        limits, capacity = EncodeLimits(), stands_in.cache.capacity
     return config.EncodeLimits(
         batch_visual_tokens=limits.batch_visual_tokens,
         queue_visual_tokens=limits.queue_visual_tokens,
@@ -190,8 +191,8 @@ def _encode_limits(spec: ServiceSpec, tier: Tier) -> config.EncodeLimits:
 
 
 def _language_limits(spec: ServiceSpec, tier: Tier) -> config.LanguageLimits:
-    """The tier's own limits; the defaults where no language model runs."""
-    embedding_cache = spec.fused.cache if tier is Tier.FUSED else spec.prefill.cache
+    """The tier's own limits, and caches of prompts; the defaults where there are none."""
+    prompts = {Tier.PREFILL: spec.prefill, Tier.FUSED: spec.fused}.get(tier, PrefillTier())
     limits = {
         Tier.PREFILL: spec.prefill.limits,
         Tier.DECODE: spec.decode.limits,
@@ -202,7 +203,8 @@ def _language_limits(spec: ServiceSpec, tier: Tier) -> config.LanguageLimits:
         max_running=limits.max_running,
         queue_tokens=limits.queue_tokens,
         chunk_tokens=limits.chunk_tokens,
-        embedding_cache_bytes=parse_bytes(embedding_cache.capacity),
+        embedding_cache_bytes=parse_bytes(prompts.cache.capacity),
+        prefix_cache_bytes=parse_bytes(prompts.prefix_cache.capacity),
         outbox_bytes=parse_bytes(limits.outbox),
     )
 

@@ -48,13 +48,26 @@ def test_what_the_encoder_tier_says_reaches_the_encoder() -> None:
 
 def test_each_language_tier_has_its_own_limits() -> None:
     given = service(
-        tiers__prefill={"limits": {"kvTokens": 100, "chunkTokens": 7}, "cache": {"capacity": 5}},
+        tiers__prefill={
+            "limits": {"kvTokens": 100, "chunkTokens": 7},
+            "cache": {"capacity": 5},
+            "prefixCache": {"capacity": "6Ki"},
+        },
         tiers__decode={"limits": {"kvTokens": 200, "maxRunning": 9, "outbox": "1Ki"}},
     )
     prefill = worker_config(given, Tier.PREFILL).language
     decode = worker_config(given, Tier.DECODE).language
     assert (prefill.kv_tokens, prefill.chunk_tokens, prefill.embedding_cache_bytes) == (100, 7, 5)
+    assert prefill.prefix_cache_bytes == 6144
     assert (decode.kv_tokens, decode.max_running, decode.outbox_bytes) == (200, 9, 1024)
+
+
+@pytest.mark.parametrize("tier", [Tier.ENCODER, Tier.DECODE])
+def test_what_prefill_keeps_is_nothing_to_other_tiers(tier: Tier) -> None:
+    given = service(
+        tiers__prefill={"cache": {"capacity": 5}, "prefixCache": {"capacity": 6}},
+    )
+    assert worker_config(given, tier) == worker_config(service(), tier)
 
 
 def test_what_moves_tensors_reaches_every_worker() -> None:

@@ -218,6 +218,10 @@ class EncoderTier(TierSpec):
     """Bounds of each pod."""
 
 
+def _prefix_cache() -> CacheSpec:
+    return CacheSpec(capacity="512Mi")
+
+
 class PrefillTier(TierSpec):
     """Runs the prompt and makes the first token."""
 
@@ -225,6 +229,8 @@ class PrefillTier(TierSpec):
 
     cache: CacheSpec = Field(default_factory=lambda: CacheSpec(capacity="512Mi"))
     """Embeddings fetched from encoders that are kept."""
+    prefix_cache: CacheSpec = Field(default_factory=_prefix_cache)
+    """Keys and values of prompts that are kept, so that what two begin with is computed once."""
     limits: LanguageLimits = Field(default_factory=LanguageLimits)
     """Bounds of each pod."""
 
@@ -245,6 +251,8 @@ class FusedTier(TierSpec):
 
     cache: CacheSpec = Field(default_factory=lambda: CacheSpec(capacity="512Mi"))
     """Embeddings that are kept, made here or fetched from encoders."""
+    prefix_cache: CacheSpec = Field(default_factory=_prefix_cache)
+    """Keys and values of prompts that are kept, so that what two begin with is computed once."""
     encode: EncodeLimits = Field(default_factory=EncodeLimits)
     """Bounds of each pod when it encodes."""
     limits: LanguageLimits = Field(default_factory=LanguageLimits)

@@ -109,6 +109,7 @@ class Metric:
     TTFT_SECONDS: Final = "triptych_time_to_first_token_seconds"  # label modality: text, multimodal
     TPOT_SECONDS: Final = "triptych_time_per_output_token_seconds"
     GATEWAY_OVERHEAD_SECONDS: Final = "triptych_gateway_overhead_seconds"  # to the first token
+    BUSY_SECONDS: Final = "triptych_busy_seconds_total"  # label stage: encode, prefill, decode
     REQUESTS: Final = "triptych_requests_total"  # label outcome: ok, cancelled, or an error reason
     IMAGES: Final = "triptych_images_encoded_total"
     VISUAL_TOKENS: Final = "triptych_visual_tokens_total"

@@ -28,6 +28,7 @@ class Signal(StrEnum):
     IMAGES_PER_SECOND = "ImagesPerSecond"
     VISUAL_TOKENS_PER_SECOND = "VisualTokensPerSecond"
     INPUT_TOKENS_PER_SECOND = "InputTokensPerSecond"
+    STAGE_UTILIZATION = "StageUtilization"
     QUEUE_WAIT = "QueueWait"
     BACKLOG_TOKENS = "BacklogTokens"
     RUNNING_REQUESTS = "RunningRequests"
@@ -53,6 +54,7 @@ OVER_THE_TIER: Final = frozenset(
 _ENCODE: Final = (
     Signal.IMAGES_PER_SECOND,
     Signal.VISUAL_TOKENS_PER_SECOND,
+    Signal.STAGE_UTILIZATION,
     Signal.QUEUE_WAIT,
     Signal.BACKLOG_TOKENS,
     Signal.TIME_TO_FIRST_TOKEN,
@@ -61,6 +63,7 @@ _ENCODE: Final = (
 )
 _PREFILL: Final = (
     Signal.INPUT_TOKENS_PER_SECOND,
+    Signal.STAGE_UTILIZATION,
     Signal.QUEUE_WAIT,
     Signal.BACKLOG_TOKENS,
     Signal.TIME_TO_FIRST_TOKEN,
@@ -118,17 +121,18 @@ class ScalingMetric(ApiModel):
     signal: Signal
     """What is measured. Every tier has CPUUtilization and MemoryUtilization, which work in every
     cluster that has metrics-server, and External, any metric of your own; the others are Triptych's
-    own. encoder: ImagesPerSecond, VisualTokensPerSecond, QueueWait, BacklogTokens,
-    TimeToFirstToken (of requests with pictures), PictureRequestsPerSecond, RequestsWithoutEncoder.
-    prefill: InputTokensPerSecond, QueueWait, BacklogTokens, TimeToFirstToken. decode:
-    RunningRequests, KVUtilization, TimePerOutputToken. fused: those of prefill and decode. gateway:
-    RunningRequests, TimeToFirstToken."""
+    own. encoder: ImagesPerSecond, VisualTokensPerSecond, StageUtilization, QueueWait,
+    BacklogTokens, TimeToFirstToken (of requests with pictures), PictureRequestsPerSecond,
+    RequestsWithoutEncoder. prefill: InputTokensPerSecond, StageUtilization, QueueWait,
+    BacklogTokens, TimeToFirstToken. decode: RunningRequests, KVUtilization, TimePerOutputToken.
+    fused: those of prefill and decode. gateway: RunningRequests, TimeToFirstToken."""
     target: PositiveQuantity
     """Value to keep the signal at. Per pod: ImagesPerSecond, VisualTokensPerSecond,
     InputTokensPerSecond, PictureRequestsPerSecond, BacklogTokens, RunningRequests,
-    RequestsWithoutEncoder. Over the tier: QueueWait, TimeToFirstToken and TimePerOutputToken in
-    seconds (500m is half a second), KVUtilization from 0 to 1 (800m is 80 %). CPUUtilization and
-    MemoryUtilization are in percent of what is requested."""
+    RequestsWithoutEncoder, and StageUtilization, the share of its time that a pod encodes or
+    prefills, from 0 to 1 (700m is 70 %). Over the tier: QueueWait, TimeToFirstToken and
+    TimePerOutputToken in seconds (500m is half a second), KVUtilization from 0 to 1 (800m is 80 %).
+    CPUUtilization and MemoryUtilization are in percent of what is requested."""
     external: ExternalMetric | None = None
     """Which metric it is, with signal External."""
 

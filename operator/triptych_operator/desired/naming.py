@@ -18,7 +18,9 @@ CONFIG_DIGEST: Final = f"{GROUP}/config-digest"  # annotation: a changed configu
 REVISION: Final = f"{GROUP}/revision"  # label: which pod template a pod was made from
 FLUSH: Final = f"{GROUP}/flush-caches"  # annotation of a resource: asks for one flush per value
 IN_SERVICE: Final = f"{GROUP}/in-service"  # condition of worker pods: the gate of a rollout
+MAY_REST: Final = f"{GROUP}/may-rest"  # annotation: no pods at all are as it should be
 TOPOLOGY: Final = f"{GROUP}/topology"  # annotation: which topology a gateway routes for
+DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"  # annotation of Kubernetes
 
 NAME: Final = "app.kubernetes.io/name"
 INSTANCE: Final = "app.kubernetes.io/instance"
@@ -33,6 +35,7 @@ _SIGNAL_WORDS: Final = {
     Signal.VISUAL_TOKENS_PER_SECOND: "visual_tokens_per_second",
     Signal.INPUT_TOKENS_PER_SECOND: "input_tokens_per_second",
     Signal.QUEUE_WAIT: "queue_wait_seconds",
+    Signal.STAGE_UTILIZATION: "stage_utilization",
     Signal.BACKLOG_TOKENS: "backlog_tokens",
     Signal.RUNNING_REQUESTS: "running_requests",
     Signal.KV_UTILIZATION: "kv_utilization",

@@ -24,6 +24,7 @@ _RUNNING: Final = Series(Metric.RUNNING)
 _WAITING: Final = Series(Metric.WAITING)
 _BACKLOG: Final = Series(Metric.BACKLOG_TOKENS)
 _LEASES: Final = Series(Metric.LEASES)
+_WITHOUT_ENCODER: Final = Series(Metric.WITHOUT_ENCODER)
 _KV_USED: Final = Series(Metric.KV_TOKENS_USED)
 _KV_CAPACITY: Final = Series(Metric.KV_TOKENS_CAPACITY)
 _RATES: Final[Mapping[Signal, Series]] = {
@@ -40,6 +41,13 @@ _QUEUES: Final[Mapping[Tier, tuple[Stage, ...]]] = {
     Tier.ENCODER: (Stage.ENCODE_QUEUE,),
     Tier.PREFILL: (Stage.PREFILL_QUEUE,),
     Tier.FUSED: (Stage.ENCODE_QUEUE, Stage.PREFILL_QUEUE),
+}
+# What of a tier's computing comes from requests, and grows with them. Decode is not among it: it
+# computes all the time with one answer as with fifty.
+_BUSY: Final[Mapping[Tier, tuple[Stage, ...]]] = {
+    Tier.ENCODER: (Stage.ENCODE,),
+    Tier.PREFILL: (Stage.PREFILL,),
+    Tier.FUSED: (Stage.ENCODE, Stage.PREFILL),
 }
 _MULTIMODAL: Final = "multimodal"
 _MODALITIES: Final = ("text", _MULTIMODAL)
@@ -85,11 +93,22 @@ def _measure(signal: Signal, answers: _Answers) -> float | None:
         return _total(answers.pods, lambda history: _rate(history, _RATES[signal]))
     if signal in _GAUGES:
         return _total(answers.pods, lambda history: history.now(_GAUGES[signal]))
-    return _OTHERS[signal](answers) if signal in _OTHERS else None
+    return _OTHERS[signal](answers)
 
 
 def _queue_wait_of(answers: _Answers) -> float | None:
     return queue_wait(_histories(answers.pods), _QUEUES[answers.tier])
+
+
+def _stage_utilization(answers: _Answers) -> float | None:
+    series = [Series(Metric.BUSY_SECONDS, stage) for stage in _BUSY[answers.tier]]
+
+    def busy(history: History) -> float | None:
+        if history.seconds <= 0:
+            return None
+        return sum(history.increase(one) for one in series) / history.seconds
+
+    return _total(answers.pods, busy)
 
 
 def _kv_utilization(answers: _Answers) -> float | None:
@@ -115,6 +134,10 @@ def _time_to_first_token(answers: _Answers) -> float | None:
     return _mean(told, Metric.TTFT_SECONDS, wanted)
 
 
+def _requests_without_encoder(answers: _Answers) -> float | None:
+    return _total(answers.gateways, lambda history: history.now(_WITHOUT_ENCODER))
+
+
 def _picture_requests_per_second(answers: _Answers) -> float | None:
     series = Series(f"{Metric.TTFT_SECONDS}_count", _MULTIMODAL)
     return _total(answers.gateways, lambda history: _rate(history, series))
@@ -122,10 +145,12 @@ def _picture_requests_per_second(answers: _Answers) -> float | None:
 
 _OTHERS: Final[Mapping[Signal, Callable[[_Answers], float | None]]] = {
     Signal.QUEUE_WAIT: _queue_wait_of,
+    Signal.STAGE_UTILIZATION: _stage_utilization,
     Signal.KV_UTILIZATION: _kv_utilization,
     Signal.TIME_PER_OUTPUT_TOKEN: _time_per_output_token,
     Signal.TIME_TO_FIRST_TOKEN: _time_to_first_token,
     Signal.PICTURE_REQUESTS_PER_SECOND: _picture_requests_per_second,
+    Signal.REQUESTS_WITHOUT_ENCODER: _requests_without_encoder,
 }
 
 

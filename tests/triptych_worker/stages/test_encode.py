@@ -66,13 +66,18 @@ class ValueModel:
 class Recorder:
     durations: Counter[str] = field(default_factory=Counter)
     totals: Counter[str] = field(default_factory=Counter)
+    busy: float = 0.0
 
     def seconds(self, stage: Stage, value: float) -> None:
         assert value >= 0
         self.durations[stage] += 1
 
     def add(self, metric: str, amount: float = 1.0, **labels: str) -> None:
-        self.totals[metric] += int(amount)
+        if metric == Metric.BUSY_SECONDS:
+            assert labels == {"stage": Stage.ENCODE}
+            self.busy += amount
+        else:
+            self.totals[metric] += int(amount)
 
     def time_per_output_token(self, value: float) -> None:
         raise AssertionError("an encoder makes no tokens")
@@ -138,6 +143,7 @@ async def test_an_embedding_is_made_leased_and_measured(bench: Bench) -> None:
     assert encoded.times.counts == {Count.VISUAL_TOKENS: 6, Count.ENCODER_CACHE_HITS: 0}
     assert set(encoded.times.seconds) == {Stage.ENCODE_QUEUE, Stage.ENCODE}
     assert bench.observer.durations == {Stage.ENCODE_QUEUE: 1, Stage.ENCODE: 1}
+    assert bench.observer.busy > 0
     assert bench.observer.totals == {Metric.IMAGES: 1, Metric.VISUAL_TOKENS: 6}
 
 

@@ -45,6 +45,7 @@ async def test_the_first_event_tells_of_prefill_and_the_last_of_decode(
     assert last.counts == {Count.OUTPUT_TOKENS: 5}
     assert len(observed.gaps) == 4
     assert {stage for stage, _ in observed.durations} == {*first.seconds, *last.seconds}
+    assert observed.counters.pop(Metric.BUSY_SECONDS) > 0
     assert observed.counters == {
         Metric.INPUT_TOKENS: len(picture_case.token_ids),
         Metric.OUTPUT_TOKENS: 5,

@@ -209,7 +209,10 @@ class Engine:
                 (number, InternalError("the language model failed on this request; see the log"))
                 for number in sequences
             ]
-        self._settle(chunks, messages, time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        stage = Stage.PREFILL if _prompt_tokens(chunks, sequences) else Stage.DECODE
+        self._observer.add(Metric.BUSY_SECONDS, seconds, stage=stage)
+        self._settle(chunks, messages, seconds)
         return messages
 
     def _start(self, sequences: Iterable[Sequence], now: float) -> None:

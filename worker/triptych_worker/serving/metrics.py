@@ -37,6 +37,7 @@ _COUNTERS: Final[Mapping[str, str]] = {
     Metric.INPUT_TOKENS: "Prompt tokens that were prefilled, visual ones included",
     Metric.OUTPUT_TOKENS: "Tokens that were generated",
 }
+_COMPUTING: Final = (Stage.ENCODE, Stage.PREFILL, Stage.DECODE)
 _OUTCOMES: Final = ("ok", "cancelled", *Reason)
 _TRANSPORTS: Final = ("grpc", "nixl")
 _DIRECTIONS: Final = ("sent", "received")
@@ -66,6 +67,12 @@ class Metrics:
         }
         self._counters[Metric.REQUESTS] = Counter(
             Metric.REQUESTS, "Calls of work by outcome", ["outcome"], registry=self.registry
+        )
+        self._counters[Metric.BUSY_SECONDS] = Counter(
+            Metric.BUSY_SECONDS,
+            "Time that a stage computed",
+            ["stage"],
+            registry=self.registry,
         )
         self._counters[Metric.TRANSFER_BYTES] = Counter(
             Metric.TRANSFER_BYTES,
@@ -101,6 +108,8 @@ class Metrics:
     def _create_series(self) -> None:
         for stage in _STAGES:
             self._seconds.labels(stage=stage)
+        for stage in _COMPUTING:
+            self._counters[Metric.BUSY_SECONDS].labels(stage=stage)
         for outcome in _OUTCOMES:
             self._counters[Metric.REQUESTS].labels(outcome=outcome)
         for kind in HandleKind:

@@ -77,7 +77,9 @@ class PictureEncoder:
     ) -> None:
         self._model = model
         self._holder = holder
-        self._work = EncodeWork(model, holder, fingerprint, cores or Cores())
+        self._work = EncodeWork(
+            model, holder, fingerprint, observer=observer, cores=cores or Cores()
+        )
         self._fingerprint = fingerprint
         self._capacity = limits.cache_bytes
         self._observer = observer

@@ -6,13 +6,22 @@ An error stays with its item. Whatever one picture does to a batch, the others a
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 
 import torch
 from triptych_contract.errors import InternalError, InvalidRequest, NonFinite, TriptychError
+from triptych_contract.names import Metric, Stage
 
 from triptych_worker.cores import Cores
-from triptych_worker.domain import EncodeInput, Handle, HandleKind, TensorHolder, VisionModel
+from triptych_worker.domain import (
+    EncodeInput,
+    Handle,
+    HandleKind,
+    Observer,
+    TensorHolder,
+    VisionModel,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -24,8 +33,15 @@ class EncodeWork:
     """The blocking half of the encode stage. ``encode`` and ``publish`` have a thread each."""
 
     def __init__(
-        self, model: VisionModel, holder: TensorHolder, fingerprint: str, cores: Cores
+        self,
+        model: VisionModel,
+        holder: TensorHolder,
+        fingerprint: str,
+        *,
+        observer: Observer,
+        cores: Cores,
     ) -> None:
+        self._observer = observer
         self._cores = cores
         self._model = model
         self._holder = holder
@@ -35,12 +51,20 @@ class EncodeWork:
         """An embedding or an error for each item: if a batch fails, each is tried alone."""
         try:
             with self._cores.turn():
-                embeddings = self._model.encode(items)
+                embeddings = self._encode(items)
             return [_checked(item, made) for item, made in zip(items, embeddings, strict=True)]
         except Exception as error:  # noqa: BLE001 - whatever it is, it must not reach the others
             if len(items) > 1:
                 return [self.encode([item])[0] for item in items]
             return [_as_error(error)]
+
+    def _encode(self, items: Sequence[EncodeInput]) -> list[torch.Tensor]:
+        began = time.perf_counter()
+        try:
+            return self._model.encode(items)
+        finally:
+            seconds = time.perf_counter() - began
+            self._observer.add(Metric.BUSY_SECONDS, seconds, stage=Stage.ENCODE)
 
     def publish(
         self, items: Sequence[EncodeInput], made: Sequence[Made], seconds: float

@@ -49,7 +49,7 @@ class Pages:
                 async with asyncio.timeout(self._seconds):
                     return await self._fetch(address)
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-                raise Unavailable(f"{address}: {error or type(error).__name__}") from error
+                raise Unavailable(f"{address}: {str(error) or type(error).__name__}") from error
 
     async def _fetch(self, address: str) -> bytes:
         host = f"[{address}]" if ":" in address else address

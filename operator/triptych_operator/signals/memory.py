@@ -1,0 +1,75 @@
+"""What all pods told lately, and which pods those are. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from triptych_contract.names import Tier
+
+from triptych_operator.desired import naming
+from triptych_operator.observed.snapshot import Pod, pod_of
+from triptych_operator.observed.store import ServiceKey, Store
+from triptych_operator.signals.history import History
+from triptych_operator.signals.measures import PodTold
+from triptych_operator.signals.page import Reading
+
+WINDOW: Final = 30.0  # seconds that rates and means look back
+LASTING: Final = 15.0  # seconds that an answer stands for a pod which gives none
+_NEVER: Final = float("-inf")
+_TIERS: Final = frozenset(Tier)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A pod that is asked for its page."""
+
+    service: ServiceKey
+    tier: Tier
+    pod: Pod
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """By which it is remembered."""
+        return self.service.namespace, self.pod.name
+
+
+def pods_to_ask(store: Store) -> Iterator[Asked]:
+    """The pods that may have something to tell: not those that wait for a node, or are going, which
+    no autoscaler counts."""
+    for service, child in store.of_kind("Pod"):
+        body = child.body()
+        tier = body["metadata"]["labels"].get(naming.COMPONENT, "")
+        pod = pod_of(body)
+        if pod.address and not pod.terminating and tier in _TIERS:
+            yield Asked(service, Tier(tier), pod)
+
+
+class Memory:
+    """One history per pod."""
+
+    def __init__(self) -> None:
+        self._histories: dict[tuple[str, str], History] = {}
+
+    def add(self, asked: Asked, reading: Reading) -> None:
+        """Takes in what a pod has just told."""
+        self._histories.setdefault(asked.key, History(WINDOW)).add(reading)
+
+    def last_at(self, asked: Asked) -> float:
+        """When a pod told something last, within the window."""
+        history = self._histories.get(asked.key)
+        return _NEVER if history is None or history.last_at is None else history.last_at
+
+    def forget(self, present: Collection[Asked], now: float) -> None:
+        """Drops every pod that is not ``present``, and what is older than the window."""
+        keys = {one.key for one in present}
+        self._histories = {key: one for key, one in self._histories.items() if key in keys}
+        for history in self._histories.values():
+            history.forget_before(now)
+
+    def told(self, asked: Asked, now: float) -> PodTold:
+        """What a pod told; nothing when that is too long ago."""
+        answering = now - self.last_at(asked) <= LASTING
+        history = self._histories[asked.key] if answering else None
+        return PodTold(asked.pod.name, asked.pod.ready, history)

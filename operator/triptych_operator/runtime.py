@@ -192,7 +192,9 @@ def _encode_limits(spec: ServiceSpec, tier: Tier) -> config.EncodeLimits:
 
 def _language_limits(spec: ServiceSpec, tier: Tier) -> config.LanguageLimits:
     """The tier's own limits, and caches of prompts; the defaults where there are none."""
-    prompts = {Tier.PREFILL: spec.prefill, Tier.FUSED: spec.fused}.get(tier, PrefillTier())
+    prompts = spec.fused if tier is Tier.FUSED else spec.prefill
+    if tier not in (Tier.PREFILL, Tier.FUSED):
+        prompts = PrefillTier()
     limits = {
         Tier.PREFILL: spec.prefill.limits,
         Tier.DECODE: spec.decode.limits,

@@ -1,9 +1,9 @@
 """The HorizontalPodAutoscaler's algorithm, for pools that are simulated. Pure.
 
-From the Kubernetes documentation ("Horizontal Pod Autoscaling": algorithm details, scaling policies,
-stabilization window, support for missing metrics) as of 1.36: a look every 15 s; a tolerance of
-0.1; with several metrics the largest answer counts; metrics that are missing never shrink a pool.
-Times are seconds of any one clock.
+From the Kubernetes documentation ("Horizontal Pod Autoscaling": algorithm details, scaling
+policies, stabilization window, missing metrics) as of 1.36: a look every 15 s; a tolerance of 0.1;
+with several metrics the largest answer counts; metrics that are missing never shrink a pool. Times
+are seconds of any one clock.
 """
 
 from __future__ import annotations

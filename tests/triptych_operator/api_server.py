@@ -15,9 +15,17 @@ from typing import Any, Final, Self
 
 from aiohttp import web
 from server_side_apply import Applied, Conflict
-from triptych_operator.cluster.kinds import BY_NAME, EVENT, LEASE, Kind
+from triptych_operator.cluster.kinds import (
+    BY_NAME,
+    ENDPOINT_SLICE,
+    EVENT,
+    LEASE,
+    METRICS_API,
+    Kind,
+)
 
-KINDS: Final = {kind.plural: kind for kind in (*BY_NAME.values(), EVENT, LEASE)}
+_OTHERS: Final = (ENDPOINT_SLICE, EVENT, LEASE, METRICS_API)
+KINDS: Final = {kind.plural: kind for kind in (*BY_NAME.values(), *_OTHERS)}
 
 Object = dict[str, Any]
 
@@ -92,7 +100,7 @@ class ApiServer:
     def put(self, kind: Kind, manifest: Mapping[str, Any], *, manager: str = "kubectl") -> Object:
         """Has ``manager`` apply an object, by no call."""
         metadata = manifest["metadata"]
-        key = (kind.name, metadata["namespace"], metadata["name"])
+        key = (kind.name, metadata.get("namespace", ""), metadata["name"])
         return self._apply(key, kind, manifest, manager, force=True)
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None:

@@ -44,7 +44,7 @@ class Authority:
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "triptych-metrics-ca")])
         self._key = ec.generate_private_key(ec.SECP256R1())
         certificate = (
-            _builder(self._name, self._name, self._key, now, _AUTHORITY)
+            self._builder(self._name, self._key, now, _AUTHORITY)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(_usage(signs=True), critical=True)
             .sign(self._key, hashes.SHA256())
@@ -58,7 +58,7 @@ class Authority:
         names = x509.SubjectAlternativeName([x509.DNSName(host) for host in hosts])
         usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
         certificate = (
-            _builder(name, self._name, key, now, SERVING)
+            self._builder(name, key, now, SERVING)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(signs=False), critical=True)
             .add_extension(usage, critical=False)
@@ -71,6 +71,27 @@ class Authority:
             serialization.NoEncryption(),
         )
         return Serving(_pem(certificate), secret, now + SERVING)
+
+    def _builder(
+        self,
+        subject: x509.Name,
+        key: ec.EllipticCurvePrivateKey,
+        now: datetime.datetime,
+        lasting: datetime.timedelta,
+    ) -> x509.CertificateBuilder:
+        ours = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        public = key.public_key()
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(public)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - _SKEW)
+            .not_valid_after(now + lasting)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+            .add_extension(ours, critical=False)
+        )
 
 
 def server_context(serving: Serving, callers: str) -> ssl.SSLContext:
@@ -91,24 +112,6 @@ def server_context(serving: Serving, callers: str) -> ssl.SSLContext:
         pair.flush()
         context.load_cert_chain(pair.name)
     return context
-
-
-def _builder(
-    subject: x509.Name,
-    issuer: x509.Name,
-    key: ec.EllipticCurvePrivateKey,
-    now: datetime.datetime,
-    lasting: datetime.timedelta,
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _SKEW)
-        .not_valid_after(now + lasting)
-    )
 
 
 def _usage(*, signs: bool) -> x509.KeyUsage:

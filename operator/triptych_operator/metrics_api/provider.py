@@ -57,12 +57,14 @@ class EmbeddedProvider:
         address = (self._front.address, self._front.port)
         async with MetricsServer(self._board, *address, self._clock) as server:
             while True:
-                await self._try(server)
+                await self.look(server)
                 await asyncio.sleep(PERIOD)
 
-    async def _try(self, server: MetricsServer) -> None:
+    async def look(self, server: MetricsServer) -> None:
+        """Sees to it that the right ones are let in, and find their way."""
         try:
-            await self._look(server)
+            await self._secure(server)
+            await self._registration.check()
         except TriptychError as error:
             if error.message != self._failure:
                 _logger.warning("the metrics API is not in order: %s", error.message)
@@ -70,13 +72,12 @@ class EmbeddedProvider:
         else:
             self._failure = ""
 
-    async def _look(self, server: MetricsServer) -> None:
+    async def _secure(self, server: MetricsServer) -> None:
         config = await self._api.find(CONFIG_MAP, front_proxy.NAMESPACE, front_proxy.CONFIG_MAP)
         allowed = front_proxy_of(config)
         now = self._clock()
         if self._secured is None or self._secured[1] != allowed or self._secured[0].due(now):
             serving = self._authority.issue([self._front.host], now)
-            await server.secure(serving, allowed)
+            server.secure(serving, allowed)
             self._secured = serving, allowed
             _logger.info("serves the metrics API with a certificate until %s", serving.until)
-        await self._registration.check()

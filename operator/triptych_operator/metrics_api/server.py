@@ -8,11 +8,9 @@ forwards for: nothing is left to ask of them.
 from __future__ import annotations
 
 import asyncio
-import logging
-import socket
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime, timedelta
-from typing import Final, Self
+from typing import Final, Self, cast
 
 from aiohttp import web
 from prometheus_client import Counter
@@ -23,14 +21,13 @@ from triptych_operator.metrics_api import answers
 from triptych_operator.metrics_api.answers import METRICS, Measured
 from triptych_operator.metrics_api.certificates import Serving, server_context
 from triptych_operator.metrics_api.front_proxy import FrontProxy
+from triptych_operator.metrics_api.listener import TlsListener
 from triptych_operator.metrics_api.selectors import parse_selector
 from triptych_operator.signals.board import SignalBoard
 
-_HANDSHAKE_SECONDS: Final = 5.0
 _BODY_BYTES: Final = 4096  # no request here has any
 _GROUP: Final = f"/apis/{answers.GROUP}"
 _VERSION: Final = f"/apis/{answers.GROUP_VERSION}"
-_logger = logging.getLogger(__name__)
 
 ASKED: Final = Counter(
     "triptych_operator_metrics_api_requests", "Answers of the metrics API", ["status"]
@@ -39,7 +36,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class MetricsServer:
-    """Serves a board. Use as an async context manager; it listens from the first ``secure`` on.
+    """Serves a board. Use as an async context manager; it lets callers in once it is secured.
 
     Args:
         clock: the present, with its time zone.
@@ -52,7 +49,6 @@ class MetricsServer:
         self._address = (host, port)
         self._clock = clock
         self._front_proxy: FrontProxy | None = None
-        self._listener: asyncio.Server | None = None
 
     async def __aenter__(self) -> Self:
         app = web.Application(middlewares=[self._guarded], client_max_size=_BODY_BYTES)
@@ -61,37 +57,23 @@ class MetricsServer:
         app.router.add_get(f"{_VERSION}/namespaces/{{namespace}}/{{metric}}", self._values)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
         await self._runner.setup()
+        protocol = cast("web.Server", self._runner.server)  # ``setup`` has made it
         try:
-            family = socket.AF_INET6 if ":" in self._address[0] else socket.AF_INET
-            self._socket = socket.create_server(self._address, family=family)
-        except OSError as error:
+            self._listener = TlsListener(*self._address, protocol)
+        except Unavailable:
             await self._runner.cleanup()
-            raise Unavailable(f"cannot listen at {self._address}: {error}") from error
-        self.port: int = self._socket.getsockname()[1]
+            raise
+        self.port: int = self._listener.port
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._listener is not None:
-            self._listener.close()
-        self._socket.close()
+        await self._listener.close()
         await self._runner.cleanup()
 
-    async def secure(self, serving: Serving, front_proxy: FrontProxy) -> None:
+    def secure(self, serving: Serving, front_proxy: FrontProxy) -> None:
         """From now on serves as ``serving``, to ``front_proxy``. Connections that are open stay."""
-        factory = self._runner.server
-        assert factory is not None, "it is not open"  # noqa: S101 - not input: ``setup`` made it
+        self._listener.context = server_context(serving, front_proxy.authorities)
         self._front_proxy = front_proxy
-        before, self._listener = (
-            self._listener,
-            await asyncio.get_running_loop().create_server(
-                factory,
-                sock=self._socket.dup(),
-                ssl=server_context(serving, front_proxy.authorities),
-                ssl_handshake_timeout=_HANDSHAKE_SECONDS,
-            ),
-        )
-        if before is not None:
-            before.close()
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -197,9 +197,9 @@ class Autoscaling(ApiModel):
     """Most pods, however much is to do."""
     metrics: tuple[ScalingMetric, ...] = Field(default=(), max_length=7)
     """What to scale on; with several, the one that asks for most pods counts. Default: what suits
-    the tier, by its limits. encoder: QueueWait and BacklogTokens. prefill: QueueWait and
-    BacklogTokens. decode: KVUtilization and RunningRequests. fused: QueueWait, KVUtilization and
-    RunningRequests. gateway: RunningRequests."""
+    the tier, by its limits. encoder and prefill: StageUtilization and BacklogTokens. decode:
+    TimePerOutputToken, KVUtilization and RunningRequests. fused: these three and
+    StageUtilization. gateway: RunningRequests."""
     behavior: ScalingBehavior | None = None
     """The pace of scaling. Default: that of Kubernetes."""
 

@@ -9,9 +9,10 @@ from triptych_contract.names import Tier
 from triptych_operator.api.autoscaling import OVER_THE_TIER, ScalingMetric, Signal
 from triptych_operator.api.service import ServiceSpec
 
-# Chosen so that a queue is noticed before a client does: docs/autoscaling.md gives the reasons.
-ENCODER_WAIT: Final = "300m"
-PREFILL_WAIT: Final = "500m"
+# Chosen by simulation, bench/autoscaling; docs/autoscaling.md gives the reasons. A wait is no
+# default: it has no upper bound, and by its ratio to a target a burst would ask for every pod.
+STAGE_UTILIZATION: Final = "700m"
+DECODE_SECONDS: Final = "80m"  # twice as fast as people read
 KV_UTILIZATION: Final = "800m"
 CPU_PERCENT: Final = "70"
 _BUSY: Final = 0.75  # of what a pod may run at a time: room for what comes while a pod starts
@@ -46,28 +47,29 @@ def _defaults(spec: ServiceSpec, tier: Tier) -> tuple[ScalingMetric, ...]:
             # Half a batch waiting in each pod: the next batch is as good as full.
             backlog = spec.encoder.limits.batch_visual_tokens // 2
             return (
-                _metric(Signal.QUEUE_WAIT, ENCODER_WAIT),
+                _metric(Signal.STAGE_UTILIZATION, STAGE_UTILIZATION),
                 _metric(Signal.BACKLOG_TOKENS, backlog),
             )
         case Tier.PREFILL:
             # An eighth of what a pod takes before it refuses more.
             backlog = spec.prefill.limits.queue_tokens // 8
             return (
-                _metric(Signal.QUEUE_WAIT, PREFILL_WAIT),
+                _metric(Signal.STAGE_UTILIZATION, STAGE_UTILIZATION),
                 _metric(Signal.BACKLOG_TOKENS, backlog),
             )
         case Tier.DECODE:
-            return _of_memory(spec.decode.limits.max_running)
+            return _of_answers(spec.decode.limits.max_running)
         case Tier.FUSED:
-            waiting = _metric(Signal.QUEUE_WAIT, PREFILL_WAIT)
-            return (waiting, *_of_memory(spec.fused.limits.max_running))
+            busy = _metric(Signal.STAGE_UTILIZATION, STAGE_UTILIZATION)
+            return (busy, *_of_answers(spec.fused.limits.max_running))
         case Tier.GATEWAY:
             running = spec.gateway.limits.max_concurrent * _GATEWAY_BUSY
             return (_metric(Signal.RUNNING_REQUESTS, running),)
 
 
-def _of_memory(max_running: int) -> tuple[ScalingMetric, ...]:
+def _of_answers(max_running: int) -> tuple[ScalingMetric, ...]:
     return (
+        _metric(Signal.TIME_PER_OUTPUT_TOKEN, DECODE_SECONDS),
         _metric(Signal.KV_UTILIZATION, KV_UTILIZATION),
         _metric(Signal.RUNNING_REQUESTS, max_running * _BUSY),
     )

@@ -84,7 +84,7 @@ def test_prometheus_is_asked_by_a_label_that_it_can_hold() -> None:
 
 def test_without_metrics_a_tier_has_those_that_suit_it() -> None:
     names = [metric["external"]["metric"]["name"] for metric in made("encoder")["metrics"]]
-    assert names == ["triptych_encoder_queue_wait_seconds", "triptych_encoder_backlog_tokens"]
+    assert names == ["triptych_encoder_stage_utilization", "triptych_encoder_backlog_tokens"]
 
 
 def test_where_nobody_serves_signals_a_tier_scales_on_its_cpu() -> None:

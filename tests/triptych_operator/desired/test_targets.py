@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from mms_builders import service
 from triptych_contract.names import Tier
-from triptych_operator.api.autoscaling import OF_THE_CLUSTER, OVER_THE_TIER, SIGNALS
+from triptych_operator.api.autoscaling import OF_THE_CLUSTER, SIGNALS
 from triptych_operator.desired.targets import metrics_of
 
 
@@ -23,11 +23,12 @@ def test_what_is_given_counts_alone() -> None:
 
 def test_defaults_follow_the_limits_of_the_pods() -> None:
     small = {"maxRunning": 8, "queueTokens": 800}
-    assert targets(Tier.DECODE) == {"KVUtilization": "800m", "RunningRequests": "48"}
+    pace = {"TimePerOutputToken": "80m"}
+    assert targets(Tier.DECODE) == pace | {"KVUtilization": "800m", "RunningRequests": "48"}
     decode = targets(Tier.DECODE, tiers__decode__limits=small)
-    assert decode == {"KVUtilization": "800m", "RunningRequests": "6"}
+    assert decode == pace | {"KVUtilization": "800m", "RunningRequests": "6"}
     prefill = targets(Tier.PREFILL, tiers__prefill__limits=small)
-    assert prefill == {"QueueWait": "500m", "BacklogTokens": "100"}
+    assert prefill == {"StageUtilization": "700m", "BacklogTokens": "100"}
 
 
 def test_a_default_is_at_least_one_of_what_is_counted() -> None:
@@ -44,8 +45,6 @@ def test_defaults_are_signals_of_the_tier_that_any_cluster_can_have(tier: Tier) 
     assert targets(tier, measured=False) == {"CPUUtilization": "70"}
 
 
-@pytest.mark.parametrize("tier", [Tier.ENCODER, Tier.PREFILL, Tier.DECODE, Tier.FUSED])
-def test_a_worker_has_a_default_over_the_tier_and_one_per_pod(tier: Tier) -> None:
-    over = {signal.value for signal in OVER_THE_TIER}
-    assert set(targets(tier)) & over
-    assert set(targets(tier)) - over
+@pytest.mark.parametrize("tier", list(Tier))
+def test_no_default_is_a_wait_whose_ratio_to_its_target_has_no_bound(tier: Tier) -> None:
+    assert not set(targets(tier)) & {"QueueWait", "TimeToFirstToken"}

@@ -76,7 +76,9 @@ def expected(family: str, seed: int) -> tuple[tuple[Question, Answer], ...]:
     return tuple((q, reference(family).answer(q)) for q in questions(seed))
 
 
-async def ask(client: openai.AsyncOpenAI, question: Question, ends: frozenset[int]) -> list[int]:
+async def ask(
+    client: openai.AsyncOpenAI, question: Question, ends: frozenset[int], least_cached: int = 0
+) -> list[int]:
     response = await client.chat.completions.create(
         model="exact",
         messages=question.openai(),  # type: ignore[arg-type]
@@ -85,6 +87,8 @@ async def ask(client: openai.AsyncOpenAI, question: Question, ends: frozenset[in
         extra_body={"return_token_ids": True},
     )
     tokens = list(response.choices[0].token_ids)  # type: ignore[attr-defined]
+    cached = response.usage.prompt_tokens_details.cached_tokens  # type: ignore[union-attr] # told
+    assert least_cached <= cached < response.usage.prompt_tokens  # type: ignore[operator,union-attr]
     return tokens[:-1] if tokens and tokens[-1] in ends else tokens
 
 
@@ -92,10 +96,10 @@ async def compare_all(url: str, family: str) -> Comparison:
     found = Comparison()
     ends = reference(family).ends
     async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client:
-        for caches in ("cold", "warm"):
+        for caches, least_cached in (("cold", 0), ("warm", 16)):
             for question, answer in expected(family, seed=1):
                 what = f"{question.name}, alone, {caches} caches"
-                found.add(what, answer, await ask(client, question, ends))
+                found.add(what, answer, await ask(client, question, ends, least_cached))
         for caches in ("cold", "warm"):
             crowd = [*expected(family, 2), *expected(family, 3), *expected(family, 4)]
             crowd.append(expected(family, 1)[2])

@@ -60,6 +60,7 @@ class ScriptedWorker:
     token_seconds: float = 0.0
     encode_seconds: float = 0.0
     context_tokens: int = 4096
+    prefix_tokens: int = 0  # of every prompt, not computed again
     state: int = common.STATE_SERVING
     address: str = ""
     held: set[bytes] = field(default_factory=set)
@@ -235,6 +236,7 @@ class _Prefill(_Part, stages_pb2_grpc.PrefillServicer):
             await abort_with(context, error)
         first = worker.event(0, request)
         first.times.seconds["prefill"] = 0.0
+        first.times.counts["kv_prefix_tokens"] = worker.prefix_tokens
         response = stages_pb2.PrefillResponse(first=first)
         if not first.finish_reason:
             response.kv.CopyFrom(

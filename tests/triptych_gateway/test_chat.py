@@ -3,6 +3,7 @@ import asyncio
 import httpx2 as httpx
 import openai
 import pytest
+from triptych_contract.errors import Unavailable
 from triptych_contract.names import FINGERPRINT_HEADER, Tier, Topology
 
 pytestmark = pytest.mark.torch
@@ -24,6 +25,17 @@ async def test_the_openai_client_gets_answers_about_pictures(stand, topology, pi
         assert answer.usage.completion_tokens == 4
         assert answer.usage.prompt_tokens > 10
         assert made.world.leases == 0
+
+
+async def test_the_openai_client_is_told_what_was_not_computed_again(stand, ask):
+    async with stand() as made, client_of(made) as client:
+        made.one(Tier.PREFILL).prefix_tokens = 8
+        usage = (await client.chat.completions.create(**ask("hi"))).usage
+        assert usage.prompt_tokens_details.cached_tokens == 8 < usage.prompt_tokens
+        made.one(Tier.DECODE).script["Decode"].append(Unavailable("come back"))
+        usage = (await client.chat.completions.create(**ask("hi"))).usage
+        assert len(made.one(Tier.PREFILL).named("Prefill")) == 3
+        assert usage.prompt_tokens_details.cached_tokens == usage.prompt_tokens
 
 
 async def test_the_openai_client_streams_with_usage(stand, ask):

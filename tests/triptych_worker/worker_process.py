@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from PIL import Image
 from transformers import AutoModelForImageTextToText, AutoProcessor
-from triptych_contract.fingerprints import embedding_key, media_digest, tenant_salt
+from triptych_contract.fingerprints import NO_TENANT, embedding_key, media_digest, tenant_salt
 from triptych_contract.v1 import (
     common_pb2,
     stages_pb2,
@@ -93,6 +93,7 @@ def question(
         model_digest=described.model_digest,
         prompt=prompt,
         sampling=common_pb2.Sampling(**{"top_p": 1, "max_tokens": 12, **sampling}),
+        tenant_salt=NO_TENANT,
     )
 
 

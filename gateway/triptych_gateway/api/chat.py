@@ -241,7 +241,8 @@ def _usage(exchange: _Exchange, prepared: Prepared) -> Usage:
     return Usage(
         prompt_tokens=len(prepared.prompt.token_ids),
         completion_tokens=counts[Count.OUTPUT_TOKENS],
-        cached_tokens=counts[Count.KV_PREFIX_TOKENS],
+        # What was prefilled again after a failure counts each time.
+        cached_tokens=min(counts[Count.KV_PREFIX_TOKENS], len(prepared.prompt.token_ids)),
     )
 
 

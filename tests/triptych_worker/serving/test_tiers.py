@@ -23,6 +23,7 @@ from triptych_contract.v1 import (
     worker_pb2,
     worker_pb2_grpc,
 )
+from triptych_worker.language.prefixes import BLOCK_TOKENS
 from worker_process import (
     CALL_SECONDS,
     Processed,
@@ -170,6 +171,52 @@ async def test_caches_are_told_and_flushed_over_the_wire(
     assert held.leased_bytes == answer.handle.size_bytes
     assert held.bytes >= held.leased_bytes
     await released(workers["encoder"], answer.handle)
+
+
+@pytest.mark.parametrize("tier", ["prefill", "fused"])
+async def test_a_prompt_asked_again_is_not_computed_again_nor_its_picture_fetched(
+    workers: Workers, folder: Path, tier: str
+) -> None:
+    fingerprint = (await describe(workers["encoder"])).fingerprint
+    picture = Processed.make(folder, fingerprint, seed=3)
+    described = await describe(workers[tier])
+
+    async def first() -> common_pb2.TokenEvent:
+        handle = (await encoded(workers["encoder"], picture.chunks())).handle
+        request = question(picture.prompt(handle), described, fingerprint, max_tokens=1)
+        return await first_event(workers[tier], tier, request)
+
+    before = kept_bytes(workers[tier])
+    cold = await first()
+    async with asyncio.timeout(CALL_SECONDS):
+        while kept_bytes(workers[tier]) == before:  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0.02)
+    warm = await first()
+    assert warm.token_id == cold.token_id
+    assert cold.times.counts["kv_prefix_tokens"] == 0
+    assert warm.times.counts["kv_prefix_tokens"] == BLOCK_TOKENS
+    assert warm.times.counts["visual_tokens"] == 0
+    for each in ("encoder", tier):
+        await until_idle(workers[each])
+
+
+async def first_event(
+    worker: WorkerProcess, tier: str, request: stages_pb2.GenerateRequest
+) -> common_pb2.TokenEvent:
+    """The first token of an answer of one."""
+    if tier == "prefill":
+        return (await prefilled(worker, request)).first
+    async with worker.channel() as channel:
+        call = stages_pb2_grpc.FusedStub(channel).Generate(request, timeout=CALL_SECONDS)
+        [event] = [event async for event in call]
+    return event
+
+
+def kept_bytes(worker: WorkerProcess) -> str:
+    """What the worker tells of the keys and values that it keeps."""
+    row = 'triptych_cache_bytes{cache="kv_prefix"} '
+    [line] = [line for line in worker.metrics().splitlines() if line.startswith(row)]
+    return line
 
 
 async def test_prefill_and_decode_agree_on_the_model(workers: Workers) -> None:

@@ -4,6 +4,8 @@ Brings up the node of e2e/node with the images of this checkout, installs the ch
 pictures, long prompts and long answers on one service after the other, with quiet between them.
 The HorizontalPodAutoscalers are the cluster's own; their signals are the operator's. Prints a
 table, draws the plot, and fails if a load grew another pool than its own or a request failed.
+``--by cpu`` has the same autoscalers look at the CPU instead, for comparison: what grows then is
+told, not judged.
 """
 
 from __future__ import annotations
@@ -30,18 +32,23 @@ from bench.autoscaling.watch import Reading, watching
 
 from cluster.kubectl import Cluster  # isort: skip # e2e can be found since watch is imported
 from node.fixtures import running_node  # isort: skip
+from node.metrics_server import metrics_server  # isort: skip
 from tools.programs import CHART, Helm  # isort: skip
 
 NAME: Final = "shapes"
 READY_SECONDS: Final = 600.0  # of processes that load torch on two busy cores
 _SYSTEM: Final = "triptych-system"
 _CELL: Final = {"cpu": "100m", "memory": "512Mi"}
-# What one pod should have: a third of what each load brings.
+# What one pod should have. Of its own signal: a third of what each load brings.
 TARGETS: Final = {
-    Tier.ENCODER: ("VisualTokensPerSecond", "256"),
-    Tier.PREFILL: ("InputTokensPerSecond", "1500"),
-    Tier.DECODE: ("RunningRequests", "2"),
+    "signals": {
+        Tier.ENCODER: ("VisualTokensPerSecond", "128"),
+        Tier.PREFILL: ("InputTokensPerSecond", "750"),
+        Tier.DECODE: ("RunningRequests", "2"),
+    },
+    "cpu": dict.fromkeys((Tier.ENCODER, Tier.PREFILL, Tier.DECODE), ("CPUUtilization", "100")),
 }
+TIERS: Final = tuple(TARGETS["signals"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +61,9 @@ class Plan:
     def phases(self) -> list[tuple[Phase, Tier | None]]:
         """Phases with the tier that each is to grow, after a first quiet."""
         loads = (
-            (Phase("pictures", self.load_seconds, 12.0, load.picture_question), Tier.ENCODER),
-            (Phase("long prompts", self.load_seconds, 2.0, load.long_prompt), Tier.PREFILL),
-            (Phase("long answers", self.load_seconds, 0.8, load.long_answer), Tier.DECODE),
+            (Phase("pictures", self.load_seconds, 6.0, load.picture_question), Tier.ENCODER),
+            (Phase("long prompts", self.load_seconds, 1.0, load.long_prompt), Tier.PREFILL),
+            (Phase("long answers", self.load_seconds, 1.0, load.long_answer), Tier.DECODE),
         )
         phases: list[tuple[Phase, Tier | None]] = [(Phase("quiet at first", 10.0), None)]
         for phase, tier in loads:
@@ -81,9 +88,9 @@ class Proof:
         return [line(one, self.readings, self.outcomes) for one in self.stretches]
 
 
-def manifest() -> str:
-    """The service: one to three pods of each worker tier, each on a signal of its own."""
-    small = {"scaleDown": {"stabilizationWindowSeconds": 15}}
+def manifest(by: str) -> str:
+    """The service: one to three pods of each worker tier, scaled by ``signals`` or by ``cpu``."""
+    quick = {"scaleDown": {"stabilizationWindowSeconds": 5}}  # 300 s would be no fun to watch
     scaled = {
         tier: {
             "resources": {"requests": _CELL},
@@ -91,10 +98,10 @@ def manifest() -> str:
                 "min": 1,
                 "max": 3,
                 "metrics": [{"signal": signal, "target": target}],
-                "behavior": small,
+                "behavior": quick,
             },
         }
-        for tier, (signal, target) in TARGETS.items()
+        for tier, (signal, target) in TARGETS[by].items()
     }
     memory = {"cache": {"capacity": "64Mi"}}
     tiers = {
@@ -123,9 +130,9 @@ def manifest() -> str:
 
 
 @contextmanager
-def service(cluster: Cluster) -> Iterator[str]:
+def service(cluster: Cluster, by: str = "signals") -> Iterator[str]:
     """The service within the block, where an operator runs; the URL of its gateway."""
-    cluster.kubectl("apply", "-f", "-", manifest=manifest())
+    cluster.kubectl("apply", "-f", "-", manifest=manifest(by))
     try:
         _wait_ready(cluster)
         where = "jsonpath={.spec.clusterIP}"
@@ -155,7 +162,7 @@ def table(lines: Sequence[Line]) -> str:
         "|---|---:|---:|---:|---:|---|---|---:|",
     ]
     for one in lines:
-        most, last = (" / ".join(str(n[tier]) for tier in TARGETS) for n in (one.most, one.last))
+        most, last = (" / ".join(str(n[tier]) for tier in TIERS) for n in (one.most, one.last))
         rows.append(
             f"| {one.stretch.name} | {one.requests} | {one.failed} | {one.ttft_p50 * 1000:.0f} |"
             f" {one.ttft_p99 * 1000:.0f} | {most} | {last} | {one.pod_seconds:.0f} |"
@@ -167,20 +174,36 @@ def main() -> int:
     """Runs it all; 1 if something did not go as it should."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--plot", type=Path, default=Path("docs/autoscaling.png"))
+    parser.add_argument("--by", choices=tuple(TARGETS), default="signals")
     parser.add_argument("--load-seconds", type=float, default=Plan().load_seconds)
     parser.add_argument("--quiet-seconds", type=float, default=Plan().quiet_seconds)
     options = parser.parse_args()
     plan = Plan(options.load_seconds, options.quiet_seconds)
-    with running_node() as node, _operator(node), service(node) as url:
+    with (
+        running_node() as node,
+        _operator(node),
+        _measured(node, options.by),
+        service(node, options.by) as url,
+    ):
         proof = prove(node, url, plan)
-    signals = {tier: signal for tier, (signal, _) in TARGETS.items()}
+    signals = {tier: signal for tier, (signal, _) in TARGETS[options.by].items()}
     plot.draw(options.plot, proof.stretches, proof.readings, proof.outcomes, signals)
     print(table(proof.lines))
     for error in {one.error for one in proof.outcomes if one.error}:
         print(f"failed with {error}", file=sys.stderr)
     wrong = problems(proof.lines)
     print("\n".join(wrong), file=sys.stderr)
-    return int(bool(wrong))
+    return int(bool(wrong) and options.by == "signals")
+
+
+@contextmanager
+def _measured(cluster: Cluster, by: str) -> Iterator[None]:
+    """The CPU of pods is known within the block, if that is what is looked at."""
+    if by != "cpu":
+        yield
+        return
+    with tempfile.TemporaryDirectory() as folder, metrics_server(cluster, Path(folder)):
+        yield
 
 
 @contextmanager

@@ -66,7 +66,7 @@ def long_prompt(number: int, words: int = 900) -> Body:
     return _request(f"{number} {' '.join(choice.choices(_WORDS, k=words))}", tokens=2)
 
 
-def long_answer(number: int, tokens: int = 900) -> Body:
+def long_answer(number: int, tokens: int = 400) -> Body:
     """A short question with a long answer."""
     return _request(f"{number} tell a story", tokens=tokens)
 

@@ -92,7 +92,7 @@ def gateway_config(
         processor_cache_bytes=parse_bytes(tier.cache.capacity),
         on_encoder_loss=spec.degraded.on_encoder_loss,
         queue_seconds=parse_seconds(spec.degraded.queue_timeout),
-        encoder_rests=spec.encoder_sleeps,
+        encoder_rests=spec.encoder_rests,
         revisions=revisions(spec, image),
         drain_seconds=parse_seconds(tier.drain.timeout),
     )

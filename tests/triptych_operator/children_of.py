@@ -45,6 +45,11 @@ def body(server: ApiServer, kind: str, name: str) -> Object:
     return found
 
 
+def scaled(deployment: str, pods: int) -> Object:
+    """What somebody applies to set a number of pods."""
+    return {"metadata": {"namespace": "n", "name": deployment}, "spec": {"replicas": pods}}
+
+
 def make_ready(server: ApiServer) -> None:
     """Gives every Deployment the pods that it wants, ready, and no others."""
     wanted = {}

@@ -78,7 +78,7 @@ class ServiceSpec(ApiModel):
             message="encoders that scale to zero are waited for: set degraded.onEncoderLoss to "
             "Queue or EncodeInline, or remove scaleToZeroAfter",
             holds=lambda spec: (
-                not spec.encoder_sleeps or spec.degraded.on_encoder_loss != "RejectMultimodal"
+                not spec.encoder_rests or spec.degraded.on_encoder_loss != "RejectMultimodal"
             ),
         ),
         Rule(
@@ -145,7 +145,7 @@ class ServiceSpec(ApiModel):
         return self.tiers.gateway or _GATEWAY
 
     @property
-    def encoder_sleeps(self) -> bool:
+    def encoder_rests(self) -> bool:
         """Whether the encoder tier may have no pod at all."""
         autoscaling = self.encoder.autoscaling
         return autoscaling is not None and autoscaling.scale_to_zero_after is not None

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 from pydantic import ConfigDict, Field, ValidationError
 from triptych_contract.names import Tier
 
+from triptych_operator.api.autoscaling import Signal
 from triptych_operator.api.rules import ApiModel
 
 UNSEEN: Final = -1  # an observed generation that no resource has
@@ -71,6 +72,30 @@ class TierStatus(StatusModel):
     """What keeps the autoscaler of this tier from its work."""
 
 
+class SignalStatus(StatusModel):
+    """One signal of a tier, as of the last time that it had changed by much."""
+
+    name: Signal
+    """Which signal."""
+    value: str = Field(max_length=32)
+    """What was measured: of each pod, or over the tier."""
+    target: str = Field(max_length=32)
+    """What it is to be kept at."""
+
+
+class ScalingStatus(StatusModel):
+    """What an autoscaled tier scales on."""
+
+    name: Tier
+    """Which tier."""
+    signals: tuple[SignalStatus, ...] = Field(default=(), max_length=8)
+    """Its signals that could be measured."""
+    advised: int | None = Field(default=None, ge=0)
+    """With autoscaling.mode Advise: the pods that Auto would set."""
+    advised_by: Signal | None = None
+    """The signal that asks for them; none when they stay as they are for want of a signal."""
+
+
 class CachesStatus(StatusModel):
     """What the caches hold, as of the last flush that reached every holder."""
 
@@ -121,6 +146,17 @@ class ServiceStatus(StatusModel):
     """Where clients in the cluster reach the gateway."""
     caches: CachesStatus | None = None
     """What the caches hold."""
+    limiting_tier: Tier | None = None
+    """The tier that holds up the others: its signals are furthest above their targets."""
+    scaling: tuple[ScalingStatus, ...] | None = Field(
+        default=None,
+        max_length=8,
+        json_schema_extra={
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["name"],
+        },
+    )
+    """What the autoscaled tiers scale on."""
 
 
 def status_in(body: Mapping[str, Any]) -> ServiceStatus:
@@ -132,7 +168,8 @@ def status_in(body: Mapping[str, Any]) -> ServiceStatus:
         return ServiceStatus()
 
 
-def without_caches(status: ServiceStatus) -> ServiceStatus:
-    """The status but for what is said of caches, which has a writer of its own."""
+def without_others(status: ServiceStatus) -> ServiceStatus:
+    """The status but for what is said of caches and of signals, which have writers of their own."""
     kept = (one for one in status.conditions if one.type != ConditionType.CACHES_COHERENT)
-    return status.model_copy(update={"caches": None, "conditions": tuple(kept)})
+    others = {"caches": None, "limiting_tier": None, "scaling": None}
+    return status.model_copy(update={**others, "conditions": tuple(kept)})

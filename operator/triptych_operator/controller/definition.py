@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn
 
 from triptych_operator.api.service import KIND
-from triptych_operator.api.status import status_in, without_caches
+from triptych_operator.api.status import status_in, without_others
 from triptych_operator.cluster.api import Api
 from triptych_operator.cluster.refusals import Refusal
 from triptych_operator.cluster.statuses import write_status
@@ -105,7 +105,7 @@ class Definition:
         if body is None or "deletionTimestamp" in body["metadata"]:
             return
         reason, message = _SAID[self.skew]
-        previous = without_caches(status_in(body))
+        previous = without_others(status_in(body))
         status = status_of_left_alone(reason, message, previous, seconds(self._clock()))
         if status == previous:
             return

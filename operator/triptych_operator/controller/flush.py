@@ -51,6 +51,9 @@ CACHES_MANAGER: Final = "triptych-caches"
 _COHERENT_STILL: Final = Finding(
     Verdict.COHERENT, "every holder holds what the encoder of this version made, and nothing else"
 )
+_RESTING: Final = Finding(
+    Verdict.ROLLING_OUT, "waits for an encoder, of which there is none while no picture comes"
+)
 _ROLLING: Final = Finding(Verdict.ROLLING_OUT, "waits for the new version to be in service")
 
 
@@ -104,6 +107,9 @@ class Flusher:
         if not self._in_service(due.service, snapshot):
             await self._report(due, _ROLLING)
             return  # whatever changes makes it due again
+        if not any(encodes(due.service.spec, one.tier) for one in holders(snapshot)):
+            await self._report(due, _RESTING)
+            return
         try:
             fingerprint = await self._fingerprint(due.service, snapshot)
         except Unavailable as silent:

@@ -12,7 +12,7 @@ from typing import Final
 from triptych_contract.errors import InvalidRequest
 
 from triptych_operator.api.service import KIND, MultimodalService
-from triptych_operator.api.status import ServiceStatus, status_in, without_caches
+from triptych_operator.api.status import ServiceStatus, status_in, without_others
 from triptych_operator.cluster.api import Api, Object
 from triptych_operator.cluster.events import announce
 from triptych_operator.cluster.kinds import SERVICE_RESOURCE
@@ -27,6 +27,7 @@ from triptych_operator.observed.store import ServiceKey, Store, key_of
 from triptych_operator.observed.troubles import Trouble
 from triptych_operator.rollout.admission import pods_to_admit
 from triptych_operator.rollout.step import Step, next_step
+from triptych_operator.scaling.bounds import within_bounds
 from triptych_operator.status.announcements import announcements
 from triptych_operator.status.conditions import status_of, status_of_invalid
 
@@ -82,7 +83,7 @@ class Reconciler:
         if body is None or "deletionTimestamp" in body["metadata"]:
             self._applier.forget(key)
             return  # its children go with it: they name it as their owner
-        previous = without_caches(status_in(body))
+        previous = without_others(status_in(body))
         began = _Beginning(body, self._store.version(key), previous)
         try:
             wanted = self._wanted.of(body)
@@ -104,7 +105,7 @@ class Reconciler:
     def _plan(self, key: ServiceKey, wanted: Wanted) -> tuple[Step, list[JsonObject]]:
         spec, snapshot = wanted.service.spec, snapshot_of(self._store.children(key))
         step = next_step(spec.topology, wanted.revisions, spec.rollout.surge_percent, snapshot)
-        return step, wanted.of_tiers(step.apply)
+        return step, within_bounds(wanted.of_tiers(step.apply), spec, snapshot)
 
     async def _is_gone(
         self, key: ServiceKey, service: MultimodalService, manifests: Sequence[JsonObject]

@@ -24,6 +24,7 @@ from triptych_operator.controller.flush import Flusher
 from triptych_operator.controller.health import serve
 from triptych_operator.controller.queue import KeyedQueue
 from triptych_operator.controller.reconcile import Reconciler, utc_now
+from triptych_operator.controller.scaling import Scaler
 from triptych_operator.controller.settings import Election, OperatorSettings, Pace
 from triptych_operator.controller.workers import work
 from triptych_operator.metrics_api.provider import EmbeddedProvider
@@ -86,7 +87,7 @@ class _Operation:
     async def run(self, api: Api) -> None:
         settings, pace = self._settings, self._settings.pace
         store, board = Store(), SignalBoard(LASTING)
-        due, flushes = _queue(pace), _queue(pace)
+        due, flushes, scalings = _queue(pace), _queue(pace), _queue(pace)
 
         def changed(key: ServiceKey) -> None:
             due.add(key)
@@ -104,6 +105,8 @@ class _Operation:
         reconciler = Reconciler(api, store, settings.platform, changed)
         reconcile = definition.guarded(reconciler.reconcile)
         flush = definition.guarded(Flusher(api, store, settings.platform, HolderCalls()).flush)
+        scaler = Scaler(api, store, board, settings.platform)
+        scale = definition.guarded(scaler.look)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(
@@ -118,6 +121,9 @@ class _Operation:
                     group.create_task(provider.run())
                 for _ in range(pace.workers):
                     group.create_task(work(due, reconcile, pace.reconcile))
+                group.create_task(scaler.run(scalings, pace.scaling))
+                for _ in range(pace.scalings):
+                    group.create_task(work(scalings, scale, pace.reconcile, "scaling"))
                 for _ in range(pace.flushes):
                     group.create_task(work(flushes, flush, pace.reconcile, "flush"))
         except* Unavailable as ended:
@@ -125,6 +131,7 @@ class _Operation:
         finally:
             due.close()
             flushes.close()
+            scalings.close()
 
 
 def _queue(pace: Pace) -> KeyedQueue[ServiceKey]:

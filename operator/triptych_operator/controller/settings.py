@@ -34,6 +34,8 @@ class Pace:
     workers: int = 16  # resources at a time
     flushes: int = 4  # resources whose caches are flushed at a time
     audit: float = 20.0  # between two lists of everything
+    scaling: float = 5.0  # between two looks at the signals of a resource
+    scalings: int = 4  # resources at a time whose signals are looked at
     definition: float = 10.0  # between two looks at the cluster's resource definition
     first_retry: float = 0.5
     last_retry: float = 60.0

@@ -108,6 +108,7 @@ def _columns() -> tuple[Json, ...]:
         _column("F", '.status.tiers[?(@.name=="fused")].pods'),
         _column("G", '.status.tiers[?(@.name=="gateway")].pods') | {"priority": 1},
         _column("Epoch", ".status.caches.epoch") | {"type": "integer"},
+        _column("Limiting", ".status.limitingTier") | {"priority": 1},
         _column("URL", ".status.url"),
         _column("Reason", '.status.conditions[?(@.type=="Ready")].reason') | {"priority": 1},
         _column("Age", ".metadata.creationTimestamp") | {"type": "date"},

@@ -45,6 +45,8 @@ def deployment(service: MultimodalService, tier: Tier, platform: Platform) -> Js
     metadata = naming.metadata(service, naming.child(service, tier), tier)
     if tier is Tier.GATEWAY:
         metadata["annotations"] = {naming.TOPOLOGY: service.spec.topology.value}
+    if tier is Tier.ENCODER and service.spec.encoder_rests:
+        metadata["annotations"] = {naming.MAY_REST: "true"}
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": made}
 
 

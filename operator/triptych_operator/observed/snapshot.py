@@ -33,15 +33,16 @@ class Pod:
     terminating: bool = False
     trouble: Trouble | None = None
     address: str = ""  # its IP address, once it has one
+    cost: int = 0  # of its deletion, as it is annotated
 
 
 @dataclass(frozen=True, slots=True)
 class TierSnapshot:
     """One tier: ``desired`` pods of ``revision``, and those that there are.
 
-    ``present``, ``desired``, ``revision`` and ``topology`` (of a gateway: which one it routes for)
-    are those of the Deployment as it stands in the cluster. ``scaling`` is what keeps the
-    autoscaler from its work.
+    ``present``, ``desired``, ``revision``, ``topology`` (of a gateway: which one it routes for) and
+    ``may_rest`` (without pods, all is well) are those of the Deployment as it stands. ``scaling``
+    is what keeps the autoscaler from its work.
     """
 
     tier: Tier
@@ -51,6 +52,12 @@ class TierSnapshot:
     topology: str = ""
     pods: tuple[Pod, ...] = ()
     scaling: Trouble | None = None
+    may_rest: bool = False
+
+    @property
+    def rests(self) -> bool:
+        """It has no pods, and may."""
+        return self.present and self.desired == 0 and self.may_rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +83,7 @@ def pod_of(body: Object) -> Pod:
         running=conditions.get("ContainersReady") == "True",
         admitted=conditions.get(naming.IN_SERVICE) == "True",
         terminating="deletionTimestamp" in metadata,
+        cost=_whole(metadata.get("annotations", {}).get(naming.DELETION_COST, "")),
         trouble=trouble_of_pod(body),
         address=status.get("podIP", ""),
     )
@@ -88,10 +96,12 @@ def tier_of(
     body = deployment or {}
     spec = body.get("spec", {})
     template = spec.get("template", {}).get("metadata", {})
+    annotations = body.get("metadata", {}).get("annotations", {})
     return TierSnapshot(
         tier=tier,
         present=deployment is not None,
-        topology=body.get("metadata", {}).get("annotations", {}).get(naming.TOPOLOGY, ""),
+        topology=annotations.get(naming.TOPOLOGY, ""),
+        may_rest=naming.MAY_REST in annotations,
         desired=int(spec.get("replicas", 0)),
         revision=template.get("labels", {}).get(naming.REVISION, ""),
         pods=tuple(sorted((pod_of(body) for body in pods), key=lambda pod: pod.name)),
@@ -109,6 +119,10 @@ def snapshot_of(children: Sequence[Child], refusal: Trouble | None = None) -> Sn
             by_tier.setdefault(tier, []).append((child.key.kind, body))
     tiers = tuple(_tier_among(tier, by_tier[tier]) for tier in Tier if tier in by_tier)
     return Snapshot(tiers, refusal)
+
+
+def _whole(text: str) -> int:
+    return int(text) if text.removeprefix("-").isdecimal() else 0
 
 
 def _tier_among(tier: Tier, bodies: Sequence[tuple[str, Object]]) -> TierSnapshot:

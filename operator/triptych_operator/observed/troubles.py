@@ -18,6 +18,7 @@ class Reason(StrEnum):
 
     # All is well, or on its way.
     PODS_READY = "PodsReady"
+    RESTING = "Resting"
     ALL_TIERS_READY = "AllTiersReady"
     ROLLING_OUT = "RollingOut"
     TIERS_NOT_READY = "TiersNotReady"

@@ -14,7 +14,8 @@ def is_complete(tier: TierSnapshot, revision: str) -> bool:
     staying = [pod for pod in tier.pods if not pod.terminating]
     return (
         tier.revision == revision
-        and len(staying) == tier.desired > 0
+        and len(staying) == tier.desired
+        and (tier.desired > 0 or tier.rests)
         and all(pod.ready and pod.revision == revision for pod in staying)
     )
 
@@ -26,7 +27,7 @@ def can_take_over(tier: TierSnapshot, revision: str, surge_percent: int) -> bool
     at all, not even one that still answers its last requests, as those need the old workers.
     """
     if tier.revision != revision or tier.desired == 0:
-        return False
+        return tier.revision == revision and tier.rests
     new = [pod for pod in tier.pods if pod.revision == revision and not pod.terminating]
     old = any(pod.revision != revision for pod in tier.pods)
     if tier.tier is Tier.GATEWAY:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 AT_A_TIME: Final = 10
 _STEP: Final = 2
 

@@ -173,6 +173,9 @@ def _going(former: Sequence[Tier]) -> list[_Verdict]:
 
 def _of_tier(view: _TierView) -> _Verdict:
     type_ = _TIER_CONDITIONS[view.snapshot.tier]
+    if view.complete and view.snapshot.rests:
+        message = f"{view.snapshot.tier}: no pods while no picture comes"
+        return _Verdict(type_, "True", Reason.RESTING, message)
     if view.complete:
         return _Verdict(type_, "True", Reason.PODS_READY, _progress(view))
     trouble = view.trouble

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import pytest
 from api_server import refusing, status
 from caches.cache_pods import CachePod
-from children_of import PLATFORM, SHAPES, body, make_ready, put_pod, resource, standing
+from children_of import PLATFORM, SHAPES, body, make_ready, put_pod, resource, scaled, standing
 from desk import Desk
 from triptych_contract.errors import Unavailable
 from triptych_operator.api.status import CachesStatus, Condition, ConditionType
 from triptych_operator.caches.calls import HolderCalls
-from triptych_operator.cluster.kinds import SERVICE_RESOURCE
+from triptych_operator.cluster.kinds import DEPLOYMENT, POD, SERVICE_RESOURCE
 from triptych_operator.cluster.refusals import Refusal
 from triptych_operator.controller.flush import Flusher
 
@@ -108,6 +108,25 @@ async def test_every_holder_keeps_the_one_fingerprint_and_the_status_tells(scene
     assert (caches.fingerprint, caches.epoch, caches.holders) == (NEW, 1, "3/3")
     assert (caches.bytes_freed, caches.reason) == (12, "FirstVersion")
     assert scene.events() == [("Normal", "CachesFlushed")]
+
+
+async def test_what_a_version_is_while_its_encoders_rest_is_learnt_when_they_wake(
+    scene: Scene,
+) -> None:
+    resting = {"max": 2, "scaleToZeroAfter": "10m"}
+    asked = {"tiers__encoder__autoscaling": resting, "degraded__onEncoderLoss": "Queue"}
+    resource(scene.desk.server, **asked)
+    await scene.in_service()
+    scene.desk.server.put(DEPLOYMENT, scaled("shapes-encoder", 0))
+    scene.desk.server.remove(POD, "n", "shapes-encoder-0")
+    await scene.flush()
+    assert scene.said() == ("False", "RollingOut")
+    assert scene.condition is not None
+    assert scene.condition.message.startswith("waits for an encoder")
+    scene.desk.server.put(DEPLOYMENT, scaled("shapes-encoder", 1))
+    await scene.in_service()
+    await scene.flush()
+    assert scene.said() == ("True", "OneFingerprintEverywhere")
 
 
 async def test_coherent_caches_are_left_alone(scene: Scene) -> None:

@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 from api_server import Call, refusing, status
-from children_of import SHAPES, applies, body, foreign, make_ready, put_pod, resource, standing
+from children_of import (
+    SHAPES,
+    applies,
+    body,
+    foreign,
+    make_ready,
+    put_pod,
+    resource,
+    scaled,
+    standing,
+)
 from desk import Desk
 from triptych_operator.api.status import Condition, ConditionType
 from triptych_operator.cluster.kinds import BY_NAME, SERVICE_RESOURCE
@@ -332,3 +342,29 @@ async def test_what_it_wrote_is_known_to_the_next_look_at_once(desk: Desk) -> No
     for _ in range(3):
         await desk.reconciler.reconcile(SHAPES)
     assert len(desk.server.calls) == begun
+
+
+def bounds(desk: Desk, tier: str) -> tuple[int, int]:
+    spec = body(desk.server, "HorizontalPodAutoscaler", f"shapes-{tier}")["spec"]
+    return spec["minReplicas"], spec["maxReplicas"]
+
+
+async def test_the_balance_moves_the_bounds_of_an_autoscaler_and_nothing_else(desk: Desk) -> None:
+    scaled_tier = {"min": 1, "max": 20}
+    balanced = {
+        "tiers__encoder__autoscaling": scaled_tier,
+        "tiers__prefill__autoscaling": scaled_tier,
+        "balance": {"encoderPerPrefill": {"min": "500m", "max": 2}},
+    }
+    resource(desk.server, **balanced)
+    await settle(desk)
+    scale = "autoscaler"
+    desk.server.put(BY_NAME["Deployment"], scaled("shapes-prefill", 1), manager=scale)
+    await settle(desk)
+    assert bounds(desk, "encoder") == (1, 2)
+    desk.server.put(BY_NAME["Deployment"], scaled("shapes-prefill", 6), manager=scale)
+    await desk.reconcile()
+    assert applies(desk.server) == ["HorizontalPodAutoscaler shapes-encoder"]
+    await settle(desk)
+    assert bounds(desk, "encoder") == (3, 12)
+    assert bounds(desk, "prefill") == (1, 20)

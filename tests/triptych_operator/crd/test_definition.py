@@ -22,7 +22,7 @@ def test_the_resource_has_its_short_name_category_and_status() -> None:
     assert version["subresources"] == {"status": {}}
     columns = [column["name"] for column in version["additionalPrinterColumns"]]
     assert columns == [
-        "Ready", "Topology", "E", "P", "D", "F", "G", "Epoch", "URL", "Reason", "Age"
+        "Ready", "Topology", "E", "P", "D", "F", "G", "Epoch", "Limiting", "URL", "Reason", "Age"
     ]  # fmt: skip
 
 

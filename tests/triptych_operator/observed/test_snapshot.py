@@ -23,6 +23,28 @@ def test_a_pod_is_read_with_its_revision_and_readiness() -> None:
     assert pod_of(pod("a", "r1", deletionTimestamp="2026-01-01T00:00:00Z")).terminating
 
 
+def test_a_pod_tells_what_its_deletion_costs_and_nothing_where_that_is_no_number() -> None:
+    costs = [
+        pod_of(pod("a", "r1", annotations={"controller.kubernetes.io/pod-deletion-cost": text}))
+        for text in ("7", "-3", "much", "")
+    ]
+    assert [one.cost for one in costs] == [7, -3, 0, 0]
+
+
+def test_encoders_rest_where_they_may_and_have_no_pods() -> None:
+    resting = {"max": 2, "scaleToZeroAfter": "10m"}
+    resource = service(tiers__encoder__autoscaling=resting, degraded__onEncoderLoss="Queue")
+    built: Any = deployment(resource, Tier.ENCODER, PLATFORM)
+    assert not tier_of(Tier.ENCODER, _scaled(built, 1), [], None).rests
+    assert tier_of(Tier.ENCODER, _scaled(built, 0), [], None).rests
+    other: Any = deployment(service(), Tier.ENCODER, PLATFORM)
+    assert not tier_of(Tier.ENCODER, _scaled(other, 0), [], None).rests
+
+
+def _scaled(built: dict[str, Any], pods: int) -> dict[str, Any]:
+    return {**built, "spec": {**built["spec"], "replicas": pods}}
+
+
 def test_a_pod_just_created_has_nothing_yet() -> None:
     assert pod_of({"metadata": {"name": "a"}}) == Pod("a", "")
 

@@ -17,6 +17,8 @@ COMPLETE = TierSnapshot(D, True, 1, "r", "", (Pod("a", "r", ready=True),))
         (TierSnapshot(D), False),
         (replace(COMPLETE, desired=2), False),
         (replace(COMPLETE, desired=0, pods=()), False),
+        (replace(COMPLETE, desired=0, pods=(), may_rest=True), True),
+        (replace(COMPLETE, desired=0, may_rest=True), False),  # one too many
         (replace(COMPLETE, revision="old"), False),
         (replace(COMPLETE, pods=(Pod("a", "r"),)), False),
         (replace(COMPLETE, pods=(Pod("a", "old", ready=True),)), False),
@@ -27,6 +29,13 @@ def test_a_tier_is_complete_with_all_pods_ready_and_none_too_many(
     tier: TierSnapshot, complete: bool
 ) -> None:
     assert is_complete(tier, "r") is complete
+
+
+def test_encoders_that_rest_hold_up_no_new_version() -> None:
+    resting = TierSnapshot(Tier.ENCODER, True, 0, "new", may_rest=True)
+    assert can_take_over(resting, "new", 100)
+    assert not can_take_over(resting, "newer", 100)
+    assert not can_take_over(replace(resting, may_rest=False), "new", 100)
 
 
 RUNNING = (Pod("a", "new", running=True), Pod("b", "new", running=True))

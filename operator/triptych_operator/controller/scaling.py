@@ -1,0 +1,219 @@
+"""One look at what a resource's pods measure, on one screen: rest or wake, departures, status.
+
+The autoscalers' bounds are not among it: they follow from what stands, so the reconcile sets them.
+What is remembered here is for how long it has been quiet, and when the status was last written;
+both begin anew after a restart, and then nothing rests too early.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from triptych_contract.errors import InvalidRequest
+from triptych_contract.names import Tier
+
+from triptych_operator.api.manifests import validate_service
+from triptych_operator.api.service import KIND
+from triptych_operator.api.status import ServiceStatus, status_in
+from triptych_operator.cluster.api import Api, Object
+from triptych_operator.cluster.kinds import DEPLOYMENT, POD
+from triptych_operator.cluster.refusals import CONFLICT, NOT_FOUND, Refusal
+from triptych_operator.cluster.statuses import write_status
+from triptych_operator.controller.queue import KeyedQueue
+from triptych_operator.desired import naming
+from triptych_operator.desired.platform import Metrics, Platform
+from triptych_operator.observed.snapshot import Snapshot, TierSnapshot, snapshot_of
+from triptych_operator.observed.store import Child, ObjectKey, ServiceKey, Store
+from triptych_operator.scaling.departures import changes
+from triptych_operator.scaling.policy import Policy, policy_of
+from triptych_operator.scaling.rest import Move, Quiet, demand, move
+from triptych_operator.signals.board import SignalBoard, TierSignals
+from triptych_operator.status.scaling import Said, is_news, said_of
+
+_logger = logging.getLogger(__name__)
+SCALING_MANAGER: Final = "triptych-scaling"
+_Signals = Mapping[Tier, TierSignals]
+STATUS_SECONDS: Final = 60.0  # between two writes of one status, unless another tier limits
+
+
+def loop_time() -> float:
+    """Seconds of the running event loop's clock."""
+    return asyncio.get_running_loop().time()
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What is known of one resource from one look to the next."""
+
+    uid: str
+    generation: int = -1  # that ``policy`` was read from
+    policy: Policy = field(default_factory=lambda: Policy(()))
+    quiet: Quiet = field(default_factory=Quiet)
+    told_at: float | None = None  # when its status was written, or would have been
+
+
+class Scaler:
+    """Acts on the board, one resource at a time.
+
+    Args:
+        now: seconds, of the clock of the board.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        store: Store,
+        board: SignalBoard,
+        platform: Platform,
+        *,
+        now: Callable[[], float] = loop_time,
+    ) -> None:
+        self._api = api
+        self._store = store
+        self._board = board
+        self._now = now
+        # KEDA takes its own autoscalers to zero and back.
+        self._rests = platform.metrics is not Metrics.KEDA
+        self._memories: dict[ServiceKey, _Memory] = {}
+
+    async def run(self, due: KeyedQueue[ServiceKey], period: float) -> None:
+        """Makes every resource due once a period, for ever."""
+        while True:
+            services = self._store.services()
+            self._memories = {key: self._memories[key] for key in services if key in self._memories}
+            for key in services:
+                due.add(key)
+            await asyncio.sleep(period)
+
+    async def look(self, key: ServiceKey) -> None:
+        """Looks at one resource and does what is due.
+
+        Raises:
+            Refusal: the API server refused something.
+        """
+        body = self._store.resource(key)
+        if body is None or "deletionTimestamp" in body["metadata"]:
+            return
+        memory = self._remembered(key, body)
+        now = self._now()
+        found = {one.tier: self._board.of(key, one.tier, now) for one in memory.policy.tiers}
+        signals = {tier: one for tier, one in found.items() if one is not None}
+        snapshot = snapshot_of(self._store.children(key))
+        if self._rests:
+            await self._rest_or_wake(key, memory, snapshot, signals, now)
+        for tier in memory.policy.tiers:
+            if tier.acts and tier.tier in signals:
+                await self._mark(key, signals[tier.tier], snapshot.tier(tier.tier))
+        await self._tell(key, body, memory, snapshot, signals)
+
+    def _remembered(self, key: ServiceKey, body: Object) -> _Memory:
+        metadata = body["metadata"]
+        known = self._memories.get(key)
+        if known is None or known.uid != metadata["uid"]:
+            known = self._memories[key] = _Memory(metadata["uid"])
+        if known.generation != metadata["generation"]:
+            known.generation, known.policy = metadata["generation"], _policy(body)
+        return known
+
+    async def _rest_or_wake(
+        self, key: ServiceKey, memory: _Memory, snapshot: Snapshot, signals: _Signals, now: float
+    ) -> None:
+        policy, standing = memory.policy.of(Tier.ENCODER), snapshot.tier(Tier.ENCODER)
+        if policy is None or not standing.present:
+            return
+        heard = signals.get(Tier.ENCODER)
+        memory.quiet = memory.quiet.after(heard, now)
+        since = memory.quiet.since
+        due = move(
+            policy,
+            memory.policy.rest_after,
+            desired=standing.desired,
+            draining=any(pod.terminating for pod in standing.pods),
+            quiet=now - since if since is not None else 0.0,
+            wanted=heard is not None and demand(heard) is True,
+        )
+        if due is not Move.NONE:
+            await self._set_pods(key, Tier.ENCODER, policy.min if due is Move.WAKE else 0)
+
+    async def _set_pods(self, key: ServiceKey, tier: Tier, pods: int) -> None:
+        """Sets a number of pods between two of the autoscaler's, under a name of its own: it has to
+        stay the autoscaler's to change."""
+        child = self._child(key, DEPLOYMENT.name, f"{key.name}-{tier}")
+        if child is None:
+            return
+        metadata = {"namespace": key.namespace, "name": child.key.name, "uid": child.uid}
+        manifest = {
+            "apiVersion": DEPLOYMENT.api_version,
+            "kind": DEPLOYMENT.name,
+            "metadata": metadata | {"resourceVersion": str(child.version)},
+            "spec": {"replicas": pods},
+        }
+        answer = await self._api.apply(DEPLOYMENT, manifest, manager=SCALING_MANAGER)
+        self._store.put(DEPLOYMENT.name, answer)
+        _logger.info("%s/%s: %d pods", key.namespace, child.key.name, pods)
+
+    async def _mark(self, key: ServiceKey, signals: TierSignals, standing: TierSnapshot) -> None:
+        """Has the pods with least in hand be the first to go."""
+        staying = {pod.name: pod.cost for pod in standing.pods if not pod.terminating}
+        costs = changes(signals.work, staying)
+        await asyncio.gather(*(self._price(key, pod, cost) for pod, cost in costs.items()))
+
+    async def _price(self, key: ServiceKey, pod: str, cost: int) -> None:
+        child = self._child(key, POD.name, pod)
+        if child is None:
+            return
+        metadata = {"namespace": key.namespace, "name": pod, "uid": child.uid}
+        manifest = {
+            "apiVersion": POD.api_version,
+            "kind": POD.name,
+            "metadata": metadata | {"annotations": {naming.DELETION_COST: str(cost)}},
+        }
+        try:
+            # By the way of the status, which the operator may write anyhow: the right to change
+            # pods would be one to change their images.
+            answer = await self._api.apply(
+                POD, manifest, subresource="status", manager=SCALING_MANAGER
+            )
+        except Refusal as refused:
+            if refused.status not in (NOT_FOUND, CONFLICT):
+                raise
+            return  # gone meanwhile
+        self._store.put(POD.name, answer)
+
+    async def _tell(
+        self, key: ServiceKey, body: Object, memory: _Memory, snapshot: Snapshot, signals: _Signals
+    ) -> None:
+        """Writes what is said of the signals, if it is news. What is said already stands for a
+        while after a start, when nothing has been measured yet."""
+        now, old = self._now(), Said.by(status_in(body))
+        if memory.told_at is None:
+            memory.told_at = now if old != Said() else float("-inf")
+        new = said_of(memory.policy, signals, snapshot, old)
+        early = now - memory.told_at < STATUS_SECONDS
+        urgent = bool(signals) and new.limiting_tier != old.limiting_tier
+        if not is_news(new, old) or (early and not urgent):
+            return
+        status = ServiceStatus(limiting_tier=new.limiting_tier, scaling=new.scaling)
+        said = status.model_dump(
+            mode="json", by_alias=True, include={"limiting_tier", "scaling"}, exclude_none=True
+        )
+        version = self._store.version(key)
+        answer = await write_status(self._api, body, version, said, manager=SCALING_MANAGER)
+        memory.told_at = now
+        if answer is not None:
+            self._store.put(KIND, answer)
+
+    def _child(self, key: ServiceKey, kind: str, name: str) -> Child | None:
+        return self._store.child(key, ObjectKey(kind, key.namespace, name))
+
+
+def _policy(body: Object) -> Policy:
+    metadata = body["metadata"]
+    try:
+        return policy_of(validate_service(body, f"{metadata['namespace']}/{metadata['name']}"))
+    except InvalidRequest:
+        return Policy(())  # that it cannot be read is for the reconcile to say

@@ -1,0 +1,271 @@
+"""Looks at signals over an API server in memory: rest and wake, departures, status."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from api_server import refusing, status
+from children_of import PLATFORM, SHAPES, body, make_ready, resource, scaled
+from desk import Desk
+from triptych_contract.names import Tier
+from triptych_operator.api.autoscaling import Signal
+from triptych_operator.cluster.kinds import DEPLOYMENT
+from triptych_operator.cluster.refusals import Refusal
+from triptych_operator.controller.queue import KeyedQueue
+from triptych_operator.controller.scaling import STATUS_SECONDS, Scaler
+from triptych_operator.desired.platform import Metrics, Platform
+from triptych_operator.signals.board import SignalBoard, TierSignals
+
+QUIET = {Signal.PICTURE_REQUESTS_PER_SECOND: 0.0, Signal.REQUESTS_WITHOUT_ENCODER: 0.0}
+WAITED_FOR = {**QUIET, Signal.REQUESTS_WITHOUT_ENCODER: 1.0}
+ON_WAIT: dict[str, Any] = {"max": 5, "metrics": [{"signal": "QueueWait", "target": "500m"}]}
+RESTING: dict[str, Any] = {
+    "tiers__encoder__autoscaling": {**ON_WAIT, "min": 2, "scaleToZeroAfter": "60s"},
+    "degraded__onEncoderLoss": "Queue",
+}
+COST = "controller.kubernetes.io/pod-deletion-cost"
+
+
+@dataclass
+class Scene:
+    """A resource that stands, and a board that is written by hand."""
+
+    desk: Desk
+    board: SignalBoard = field(default_factory=lambda: SignalBoard(1e9))
+    now: float = 1000.0
+    platform: Platform = PLATFORM
+
+    def __post_init__(self) -> None:
+        self.scaler = self.restarted()
+
+    def restarted(self) -> Scaler:
+        return Scaler(
+            self.desk.api, self.desk.store, self.board, self.platform, now=lambda: self.now
+        )
+
+    async def stands(self, **changes: Any) -> None:
+        resource(self.desk.server, **changes)
+        for _ in range(6):
+            make_ready(self.desk.server)
+            await self.desk.reconcile()
+
+    def measures(
+        self, tier: Tier, values: Mapping[Signal, float], work: Mapping[str, float] | None = None
+    ) -> None:
+        told = work or {}
+        signals = TierSignals(tier, self.now, len(told), len(told), values, told)
+        self.board.put(SHAPES, signals)
+
+    async def look(self, later: float = 0.0) -> list[str]:
+        """Looks once, after so many seconds; the writes that it took."""
+        self.now += later
+        await self.desk.observe()
+        await self.scaler.look(SHAPES)
+        return self.desk.server.writes
+
+    def encoders(self) -> int:
+        return int(body(self.desk.server, "Deployment", "shapes-encoder")["spec"]["replicas"])
+
+    def set_encoders(self, pods: int) -> None:
+        manifest = scaled("shapes-encoder", pods)
+        self.desk.server.put(DEPLOYMENT, manifest, manager="autoscaler")
+        make_ready(self.desk.server)
+
+
+@pytest.fixture
+def scene(desk: Desk) -> Scene:
+    return Scene(desk)
+
+
+async def test_encoders_rest_when_it_has_been_quiet_and_wake_for_the_first_picture(
+    scene: Scene,
+) -> None:
+    await scene.stands(**RESTING)
+    scene.set_encoders(3)
+    scene.measures(Tier.ENCODER, QUIET)
+    assert await scene.look() == []
+    assert await scene.look(later=59.0) == []
+    assert await scene.look(later=1.0) == ["PATCH Deployment shapes-encoder"]
+    assert scene.encoders() == 0
+    make_ready(scene.desk.server)
+    assert await scene.look(later=1e5) == []
+    scene.measures(Tier.ENCODER, WAITED_FOR)
+    assert await scene.look() == ["PATCH Deployment shapes-encoder"]
+    assert scene.encoders() == 2
+    assert await scene.look() == []
+
+
+async def test_a_picture_or_a_silent_gateway_begins_the_quiet_anew(scene: Scene) -> None:
+    await scene.stands(**RESTING)
+    scene.set_encoders(2)
+    for interruption in ({**QUIET, Signal.PICTURE_REQUESTS_PER_SECOND: 0.1}, {}):
+        scene.measures(Tier.ENCODER, QUIET)
+        assert await scene.look() == []
+        scene.measures(Tier.ENCODER, interruption)
+        assert await scene.look(later=40.0) == []
+        scene.measures(Tier.ENCODER, QUIET)
+        assert await scene.look(later=40.0) == []
+    assert scene.encoders() == 2
+
+
+async def test_after_a_restart_nothing_rests_too_early(scene: Scene) -> None:
+    await scene.stands(**RESTING)
+    scene.set_encoders(2)
+    scene.measures(Tier.ENCODER, QUIET)
+    await scene.look()
+    scene.scaler = scene.restarted()
+    assert await scene.look(later=60.0) == []
+    assert await scene.look(later=60.0) == ["PATCH Deployment shapes-encoder"]
+
+
+async def test_the_autoscaler_owns_the_number_again_after_its_next_change(scene: Scene) -> None:
+    await scene.stands(**RESTING)
+    scene.set_encoders(0)
+    scene.measures(Tier.ENCODER, WAITED_FOR)
+    await scene.look()
+    scene.set_encoders(4)
+    await scene.stands(**RESTING)
+    assert scene.encoders() == 4
+
+
+async def test_who_may_rest_no_more_is_woken(scene: Scene) -> None:
+    await scene.stands(**RESTING)
+    scene.set_encoders(0)
+    await scene.stands(tiers__encoder__autoscaling={"min": 3, "max": 5})
+    assert await scene.look() == ["PATCH Deployment shapes-encoder"]
+    assert scene.encoders() == 3
+
+
+async def test_keda_does_it_by_itself(desk: Desk) -> None:
+    scene = Scene(desk, platform=Platform("worker:1", metrics=Metrics.KEDA))
+    await scene.stands(**RESTING)
+    scene.set_encoders(0)
+    scene.measures(Tier.ENCODER, WAITED_FOR)
+    assert await scene.look() == []
+
+
+def cost_of(scene: Scene, pod: str) -> str:
+    metadata = body(scene.desk.server, "Pod", pod)["metadata"]
+    return str(metadata.get("annotations", {}).get(COST, ""))
+
+
+async def test_pods_are_marked_by_what_they_have_in_hand_and_not_again(scene: Scene) -> None:
+    await scene.stands(tiers__encoder__autoscaling=ON_WAIT)
+    scene.set_encoders(3)
+    pods = [f"shapes-encoder-{number}" for number in range(3)]
+    scene.measures(Tier.ENCODER, {}, dict(zip(pods, (9.0, 0.0, 1.0), strict=True)))
+    assert await scene.look() == [f"PATCH Pod {pods[number]} status" for number in (2, 0)]
+    assert [cost_of(scene, pod) for pod in pods] == ["4", "", "1"]
+    assert await scene.look() == []
+    scene.measures(Tier.ENCODER, {}, dict(zip(pods, (14.0, 0.0, 2.0), strict=True)))
+    assert await scene.look() == [], "tells nothing new"
+
+
+async def test_pods_of_a_fixed_number_or_of_advice_are_not_marked(scene: Scene) -> None:
+    await scene.stands(
+        tiers__encoder__replicas=3,
+        tiers__decode={"replicas": 3, "autoscaling": {"mode": "Advise", "max": 5}},
+    )
+    for tier in (Tier.ENCODER, Tier.DECODE):
+        scene.measures(tier, {}, {f"shapes-{tier}-0": 9.0, f"shapes-{tier}-1": 0.0})
+    assert [one for one in await scene.look() if "Pod" in one] == []
+
+
+async def test_a_pod_that_is_gone_meanwhile_holds_up_nothing(scene: Scene) -> None:
+    await scene.stands(tiers__encoder__autoscaling=ON_WAIT)
+    scene.set_encoders(2)
+    work = {"shapes-encoder-0": 9.0, "shapes-encoder-1": 3.0}
+    scene.measures(Tier.ENCODER, {Signal.QUEUE_WAIT: 1.0}, work)
+    gone = refusing("PATCH Pod shapes-encoder-1", lambda: status(404, "NotFound", "gone"))
+    scene.desk.server.faults.append(gone)
+    assert (await scene.look())[-1] == "PATCH MultimodalService shapes status"
+    assert cost_of(scene, "shapes-encoder-0") == "4"
+
+
+async def test_the_status_tells_signals_and_the_tier_that_limits_a_minute_apart(
+    scene: Scene,
+) -> None:
+    told = ["PATCH MultimodalService shapes status"]
+    await scene.stands(tiers__prefill__autoscaling=ON_WAIT)
+    scene.measures(Tier.PREFILL, {Signal.QUEUE_WAIT: 0.25})
+    assert await scene.look() == told
+    [tier] = scene.desk.status().scaling or ()
+    assert [(one.name, one.value, one.target) for one in tier.signals] == [
+        ("QueueWait", "0.25", "0.5")
+    ]
+    assert scene.desk.status().limiting_tier is None
+    scene.measures(Tier.PREFILL, {Signal.QUEUE_WAIT: 0.4})
+    assert await scene.look(later=STATUS_SECONDS - 1) == [], "not so soon"
+    scene.measures(Tier.PREFILL, {Signal.QUEUE_WAIT: 0.7})
+    assert await scene.look() == told, "but what limits at once"
+    assert scene.desk.status().limiting_tier is Tier.PREFILL
+    scene.measures(Tier.PREFILL, {Signal.QUEUE_WAIT: 0.74})
+    assert await scene.look(later=STATUS_SECONDS) == [], "hardly changed"
+    scene.measures(Tier.PREFILL, {Signal.QUEUE_WAIT: 0.9})
+    assert await scene.look() == told
+
+
+async def test_what_is_said_of_signals_and_of_the_rest_stand_side_by_side(scene: Scene) -> None:
+    await scene.stands(tiers__prefill__autoscaling=ON_WAIT)
+    scene.measures(Tier.PREFILL, {Signal.QUEUE_WAIT: 9.0})
+    await scene.look()
+    await scene.desk.reconcile()
+    assert scene.desk.server.writes == [], "the reconcile leaves alone what it does not say"
+    await scene.stands(tiers__prefill__autoscaling=ON_WAIT, tiers__decode__replicas=2)
+    found = scene.desk.status()
+    assert (found.limiting_tier, found.tiers[2].pods) == (Tier.PREFILL, "2/2")
+    await scene.stands(topology="Fused")
+    await scene.look(later=STATUS_SECONDS)
+    found = scene.desk.status()
+    assert ([one.name for one in found.tiers], found.scaling) == (["fused", "gateway"], ())
+
+
+async def test_what_cannot_be_read_any_more_is_not_said_for_long(scene: Scene) -> None:
+    await scene.stands(**RESTING)
+    scene.measures(Tier.ENCODER, {Signal.QUEUE_WAIT: 9.0})
+    await scene.look()
+    scene.board.keep([])
+    assert await scene.look(later=STATUS_SECONDS - 1) == []
+    assert await scene.look(later=1) == ["PATCH MultimodalService shapes status"]
+    assert (scene.desk.status().limiting_tier, scene.desk.status().scaling) == (None, ())
+    assert await scene.look(later=1e6) == []
+
+
+async def test_a_restart_writes_nothing_while_it_has_measured_nothing_yet(scene: Scene) -> None:
+    await scene.stands(**RESTING)
+    scene.measures(Tier.ENCODER, {Signal.QUEUE_WAIT: 9.0})
+    await scene.look()
+    scene.board.keep([])
+    scene.scaler = scene.restarted()
+    assert await scene.look(later=1e6) == []
+    scene.measures(Tier.ENCODER, {Signal.QUEUE_WAIT: 9.1})
+    assert await scene.look(later=STATUS_SECONDS) == []
+
+
+async def test_a_resource_that_is_going_or_cannot_be_read_is_left_alone(scene: Scene) -> None:
+    await scene.stands(tiers__prefill__autoscaling=ON_WAIT)
+    scene.measures(Tier.PREFILL, {Signal.QUEUE_WAIT: 9.0})
+    resource(scene.desk.server, topology="Sideways")
+    assert await scene.look() == []
+
+
+async def test_a_refusal_is_for_the_queue_to_try_again(scene: Scene) -> None:
+    await scene.stands(tiers__prefill__autoscaling=ON_WAIT)
+    scene.measures(Tier.PREFILL, {Signal.QUEUE_WAIT: 9.0})
+    busy = refusing("PATCH MultimodalService", lambda: status(503, "Busy", "busy"), times=1)
+    scene.desk.server.faults.append(busy)
+    with pytest.raises(Refusal):
+        await scene.look()
+    assert await scene.look() == ["PATCH MultimodalService shapes status"]
+
+
+async def test_every_resource_comes_due(scene: Scene) -> None:
+    await scene.stands()
+    due: KeyedQueue[Any] = KeyedQueue(first_retry=1.0, last_retry=1.0)
+    running = asyncio.create_task(scene.scaler.run(due, 60.0))
+    assert await asyncio.wait_for(due.get(), 5.0) == SHAPES
+    running.cancel()

@@ -27,6 +27,10 @@ from triptych_contract.names import Tier
 
 from bench.autoscaling import load, plot
 from bench.autoscaling.load import Outcome, Phase
+from bench.autoscaling.rehearsal import rehearse
+from bench.autoscaling.simulate import on
+from bench.autoscaling.system import Scaling
+from bench.autoscaling.trips import Trip
 from bench.autoscaling.verdict import Line, Stretch, line, problems
 from bench.autoscaling.watch import Reading, watching
 
@@ -48,6 +52,14 @@ TARGETS: Final = {
     },
     "cpu": dict.fromkeys((Tier.ENCODER, Tier.PREFILL, Tier.DECODE), ("CPUUtilization", "100")),
 }
+# Visual, prompt and output tokens of a request of each load.
+TOKENS: Final = {
+    "pictures": (64, 80, 2),
+    "long prompts": (0, 1800, 2),
+    "long answers": (0, 12, 300),
+}
+MOST: Final = 3
+DOWN_SECONDS: Final = 5  # instead of 300, which would be long to watch
 TIERS: Final = tuple(TARGETS["signals"])
 
 
@@ -63,7 +75,10 @@ class Plan:
         loads = (
             (Phase("pictures", self.load_seconds, 6.0, load.picture_question), Tier.ENCODER),
             (Phase("long prompts", self.load_seconds, 1.0, load.long_prompt), Tier.PREFILL),
-            (Phase("long answers", self.load_seconds, 1.0, load.long_answer), Tier.DECODE),
+            (
+                Phase("long answers", self.load_seconds, make=load.long_answer, at_once=8),
+                Tier.DECODE,
+            ),
         )
         phases: list[tuple[Phase, Tier | None]] = [(Phase("quiet at first", 10.0), None)]
         for phase, tier in loads:
@@ -90,13 +105,13 @@ class Proof:
 
 def manifest(by: str) -> str:
     """The service: one to three pods of each worker tier, scaled by ``signals`` or by ``cpu``."""
-    quick = {"scaleDown": {"stabilizationWindowSeconds": 5}}  # 300 s would be no fun to watch
+    quick = {"scaleDown": {"stabilizationWindowSeconds": DOWN_SECONDS}}
     scaled = {
         tier: {
             "resources": {"requests": _CELL},
             "autoscaling": {
                 "min": 1,
-                "max": 3,
+                "max": MOST,
                 "metrics": [{"signal": signal, "target": target}],
                 "behavior": quick,
             },
@@ -154,6 +169,20 @@ def prove(cluster: Cluster, url: str, plan: Plan) -> Proof:
     return Proof(tuple(stretches), tuple(watch.readings), tuple(outcomes))
 
 
+def expected(plan: Plan) -> list[Line]:
+    """What the simulator says that the run will come to."""
+
+    def trip(phase: str, at: float) -> Trip:
+        visual, prompt, output = TOKENS[phase]
+        return Trip(at, visual, prompt, output)
+
+    scaling = {
+        tier: Scaling(1, MOST, on(**{signal: target}))
+        for tier, (signal, target) in TARGETS["signals"].items()
+    }
+    return rehearse(plan.phases(), scaling, DOWN_SECONDS, trip)
+
+
 def table(lines: Sequence[Line]) -> str:
     """The run, one phase a line."""
     rows = [
@@ -188,7 +217,9 @@ def main() -> int:
         proof = prove(node, url, plan)
     signals = {tier: signal for tier, (signal, _) in TARGETS[options.by].items()}
     plot.draw(options.plot, proof.stretches, proof.readings, proof.outcomes, signals)
-    print(table(proof.lines))
+    print(f"Measured:\n\n{table(proof.lines)}")
+    if options.by == "signals":
+        print(f"\nSimulated:\n\n{table(expected(plan))}")
     for error in {one.error for one in proof.outcomes if one.error}:
         print(f"failed with {error}", file=sys.stderr)
     wrong = problems(proof.lines)

@@ -1,6 +1,8 @@
-"""Open-loop load: requests at a given rate, however fast they are answered.
+"""Load of one kind after another: at a given rate, or so many requests at a time.
 
-A closed loop would slow down with the servers, and so hide what autoscaling is for.
+Pictures and prompts come at a rate, however fast they are answered: a closed loop would slow down
+with the servers, and so hide what autoscaling is for. Answers that are written at the same time are
+what decode is made for, so of these there are so many, on a fast machine as on a slow one.
 """
 
 from __future__ import annotations
@@ -32,8 +34,9 @@ class Phase:
 
     name: str
     seconds: float
-    rate: float = 0.0  # requests per second
+    rate: float = 0.0  # requests per second; 0 with ``at_once``
     make: Callable[[int], Body] | None = None
+    at_once: int = 0  # requests at a time, each followed by another until the phase ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ def long_prompt(number: int, words: int = 900) -> Body:
     return _request(f"{number} {' '.join(choice.choices(_WORDS, k=words))}", tokens=2)
 
 
-def long_answer(number: int, tokens: int = 400) -> Body:
+def long_answer(number: int, tokens: int = 300) -> Body:
     """A short question with a long answer."""
     return _request(f"{number} tell a story", tokens=tokens)
 
@@ -114,11 +117,19 @@ class _Client:
         """Starts all requests of a phase that begins at ``start``."""
         if phase.make is None:
             return
+        for _ in range(phase.at_once):
+            group.create_task(self._ask_until(start + phase.seconds, phase.name, phase.make))
         for index in range(int(phase.rate * phase.seconds)):
             await _until(start + index / phase.rate)
-            self.sent += 1
-            body = await asyncio.to_thread(phase.make, self.sent)
-            group.create_task(self._ask(phase.name, json.dumps(body).encode()))
+            group.create_task(self._ask(phase.name, await self._body(phase.make)))
+
+    async def _ask_until(self, end: float, phase: str, make: Callable[[int], Body]) -> None:
+        while time.monotonic() < end:
+            await self._ask(phase, await self._body(make))
+
+    async def _body(self, make: Callable[[int], Body]) -> bytes:
+        self.sent += 1
+        return json.dumps(await asyncio.to_thread(make, self.sent)).encode()
 
     async def _ask(self, phase: str, data: bytes) -> None:
         sent = time.monotonic()

@@ -20,7 +20,7 @@ from triptych_operator.signals.rounds import PERIOD
 from bench.autoscaling import hpa
 from bench.autoscaling.decoders import Decoders, Room
 from bench.autoscaling.fused import Fused
-from bench.autoscaling.hpa import SYNC_SECONDS, Autoscaler, Level, Share
+from bench.autoscaling.hpa import DOWN, SYNC_SECONDS, Autoscaler, Level, Rules, Share
 from bench.autoscaling.outcomes import PodsSeen
 from bench.autoscaling.pools import Clock, Pods, Pool
 from bench.autoscaling.trips import Costs, Trip
@@ -49,6 +49,8 @@ class Plan:
     costs: Costs
     room: Room = ROOM
     start_seconds: float = 30.0
+    sync_seconds: float = SYNC_SECONDS
+    down: Rules = DOWN
 
 
 @dataclass(slots=True)
@@ -104,7 +106,7 @@ class System:
         """Lets requests in at their time, for ``seconds``; they are written on as they go."""
         self._let_in(iter(trips))
         self._every(PERIOD, Controlled.measure)
-        self._every(SYNC_SECONDS, Controlled.look)
+        self._every(self._plan.sync_seconds, Controlled.look)
         self.clock.run(seconds)
 
     @property
@@ -142,7 +144,7 @@ class System:
 
     def _add(self, tier: Tier, pool: Pool) -> Pool:
         scaling = self._plan.scaling[tier]
-        autoscaler = Autoscaler(scaling.least, scaling.most)
+        autoscaler = Autoscaler(scaling.least, scaling.most, down=self._plan.down)
         self.pools[tier] = Controlled(tier, pool, scaling, autoscaler)
         return pool
 

@@ -12,7 +12,7 @@ from bench.autoscaling import live
 from bench.autoscaling.verdict import problems
 
 # The signals look back half a minute, so a quiet of less would not have been seen.
-SHORT = live.Plan(load_seconds=25.0, quiet_seconds=60.0)
+SHORT = live.Plan(load_seconds=30.0, quiet_seconds=50.0)
 
 pytestmark = [
     pytest.mark.node,

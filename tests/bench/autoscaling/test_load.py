@@ -45,6 +45,17 @@ async def test_requests_leave_at_their_rate_whatever_the_answers_do() -> None:
     assert all(at >= 0.1 + 0.1 * index for index, at in enumerate(leaving))
 
 
+async def test_so_many_at_a_time_follow_each_other_until_the_phase_ends() -> None:
+    runner, url = await served(TOKEN, b"data: [DONE]\n\n")
+    try:
+        _, outcomes = await run(url, [Phase("load", 0.3, make=long_answer, at_once=3)])
+    finally:
+        await runner.cleanup()
+    assert [one.error for one in outcomes] == [""] * len(outcomes)
+    assert len(outcomes) > 3
+    assert max(one.at for one in outcomes) < 0.3
+
+
 @pytest.mark.parametrize(
     ("lines", "status", "error"),
     [

@@ -11,7 +11,7 @@ from triptych_operator.api.service import ServiceSpec
 
 # Chosen by simulation, bench/autoscaling; docs/autoscaling.md gives the reasons. A wait is no
 # default: it has no upper bound, and by its ratio to a target a burst would ask for every pod.
-STAGE_UTILIZATION: Final = "700m"
+STAGE_UTILIZATION: Final = "600m"
 DECODE_SECONDS: Final = "80m"  # twice as fast as people read
 KV_UTILIZATION: Final = "800m"
 CPU_PERCENT: Final = "70"

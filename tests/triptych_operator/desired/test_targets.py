@@ -28,7 +28,7 @@ def test_defaults_follow_the_limits_of_the_pods() -> None:
     decode = targets(Tier.DECODE, tiers__decode__limits=small)
     assert decode == pace | {"KVUtilization": "800m", "RunningRequests": "6"}
     prefill = targets(Tier.PREFILL, tiers__prefill__limits=small)
-    assert prefill == {"StageUtilization": "700m", "BacklogTokens": "100"}
+    assert prefill == {"StageUtilization": "600m", "BacklogTokens": "100"}
 
 
 def test_a_default_is_at_least_one_of_what_is_counted() -> None:

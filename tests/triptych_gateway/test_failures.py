@@ -8,6 +8,7 @@ from triptych_contract.errors import (
     InvalidRequest,
     LeaseExpired,
     Overloaded,
+    TransferCorrupted,
     Unavailable,
 )
 from triptych_contract.names import Metric, Tier, Topology
@@ -109,6 +110,32 @@ async def test_a_stale_handle_is_made_anew_once(stand, picture, ask, step):
         answer = await client.post(PATH, json=ask("what?", picture()))
         assert answer.status_code == 503
         await settled(lambda: made.world.leases == 0)
+
+
+async def test_a_corrupted_embedding_is_looked_at_before_it_is_leased_again(stand, picture, ask):
+    async with stand() as made, client_of(made) as client:
+        made.one(Tier.PREFILL).script["Prefill"].append(TransferCorrupted("checksum"))
+        answer = await client.post(PATH, json=ask("what?", picture()))
+        assert answer.status_code == 200
+        leased = made.one(Tier.ENCODER).named("Lease")
+        assert [request.verify for request in leased] == [False, True]
+
+
+async def test_who_misses_an_embedding_is_told_who_may_have_it(stand, picture, ask):
+    async with stand(counts=TWO_ENCODERS) as made, client_of(made) as client:
+        for side in range(60, 140, 20):
+            await client.post(PATH, json=ask("what?", picture(side, side)))
+        asked = [(it.address, it.named("Lease")) for it in made.workers[Tier.ENCODER]]
+        addresses = {address for address, _ in asked}
+        for address, requests in asked:
+            assert {addresses - {address} == {request.peer} for request in requests} <= {True}
+        assert sum(len(requests) for _, requests in asked) == 4
+
+
+async def test_an_only_encoder_has_nobody_to_ask(stand, picture, ask):
+    async with stand() as made, client_of(made) as client:
+        await client.post(PATH, json=ask("what?", picture()))
+        assert [request.peer for request in made.one(Tier.ENCODER).named("Lease")] == [""]
 
 
 async def test_a_prefill_that_dies_is_replaced(stand, picture, ask):

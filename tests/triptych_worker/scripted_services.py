@@ -66,8 +66,12 @@ class ScriptedEncode:
     error: Exception | None = None
     held: set[bytes] = field(default_factory=set)
     seen: list[EncodeInput] = field(default_factory=list)
+    asked: list[tuple[bool, str]] = field(default_factory=list)
 
-    async def lease(self, keys: Sequence[bytes], fingerprint: str) -> list[Handle | None]:
+    async def lease(
+        self, keys: Sequence[bytes], fingerprint: str, *, verify: bool = False, peer: str = ""
+    ) -> list[Handle | None]:
+        self.asked.append((verify, peer))
         return [lease(key) if key in self.held else None for key in keys]
 
     async def encode(self, item: EncodeInput, fingerprint: str) -> Encoded:
@@ -119,6 +123,7 @@ class Served:
     worker: Worker
     health: Health
     channel: grpc.aio.Channel
+    address: str
     cache: OneFingerprintCache
 
     @property
@@ -178,7 +183,7 @@ async def serving(
         )
     try:
         async with grpc.aio.insecure_channel(listener.address) as channel:
-            yield Served(worker, health, channel, cache)
+            yield Served(worker, health, channel, listener.address, cache)
     finally:
         await listener.stop(0)
         await transfer.stop()

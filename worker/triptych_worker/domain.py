@@ -322,6 +322,11 @@ class TensorHolder(Protocol):
         """One more lease on an embedding that is held, or None."""
         ...
 
+    def verify(self, key: bytes, fingerprint: str) -> bool:
+        """Drops an embedding that is held and is not as it was made; False then. Called off the
+        event loop: it hashes."""
+        ...
+
     def release(self, lease_ids: Iterable[str]) -> int:
         """Ends leases; unknown ones are passed over. How many ended."""
         ...
@@ -330,8 +335,16 @@ class TensorHolder(Protocol):
 class EncodeStage(Protocol):
     """admit -> plan -> forward -> publish, for pictures."""
 
-    async def lease(self, keys: Sequence[bytes], fingerprint: str) -> list[Handle | None]:
+    async def lease(
+        self, keys: Sequence[bytes], fingerprint: str, *, verify: bool = False, peer: str = ""
+    ) -> list[Handle | None]:
         """A handle for each key that is held or being encoded, None for each miss.
+
+        Args:
+            keys: of the embeddings.
+            fingerprint: of the encoder that is asked for.
+            verify: hash what is held first, and drop what is not as it was made.
+            peer: an encoder that may hold what this one misses; empty if there is none.
 
         Raises:
             FingerprintMismatch, Unavailable (draining).

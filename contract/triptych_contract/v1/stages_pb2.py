@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from triptych_contract.v1 import common_pb2 as triptych__contract_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!triptych_contract/v1/stages.proto\x12\x0btriptych.v1\x1a!triptych_contract/v1/common.proto\"E\n\x0cLeaseRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x13\n\x0b\x66ingerprint\x18\x02 \x01(\t\x12\x0c\n\x04keys\x18\x03 \x03(\x0c\":\n\rLeaseResponse\x12)\n\x07results\x18\x01 \x03(\x0b\x32\x18.triptych.v1.LeaseResult\"@\n\x0bLeaseResult\x12\x0c\n\x04miss\x18\x01 \x01(\x08\x12#\n\x06handle\x18\x02 \x01(\x0b\x32\x13.triptych.v1.Handle\"\x94\x01\n\x0c\x45ncodeHeader\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x13\n\x0b\x66ingerprint\x18\x02 \x01(\t\x12\x0b\n\x03key\x18\x03 \x01(\x0c\x12)\n\x07tensors\x18\x04 \x03(\x0b\x32\x18.triptych.v1.NamedTensor\x12\x0c\n\x04grid\x18\x05 \x03(\x03\x12\x15\n\rvisual_tokens\x18\x06 \x01(\r\"D\n\x0bNamedTensor\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\'\n\x06tensor\x18\x02 \x01(\x0b\x32\x17.triptych.v1.TensorSpec\"R\n\x0b\x45ncodeChunk\x12+\n\x06header\x18\x01 \x01(\x0b\x32\x19.triptych.v1.EncodeHeaderH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"m\n\x0e\x45ncodeResponse\x12#\n\x06handle\x18\x01 \x01(\x0b\x32\x13.triptych.v1.Handle\x12&\n\x05times\x18\x02 \x01(\x0b\x32\x17.triptych.v1.StageTimes\x12\x0e\n\x06\x63\x61\x63hed\x18\x03 \x01(\x08\"\xb3\x01\n\x0fGenerateRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x13\n\x0b\x66ingerprint\x18\x02 \x01(\t\x12\x14\n\x0cmodel_digest\x18\x03 \x01(\t\x12#\n\x06prompt\x18\x04 \x01(\x0b\x32\x13.triptych.v1.Prompt\x12\'\n\x08sampling\x18\x05 \x01(\x0b\x32\x15.triptych.v1.Sampling\x12\x13\n\x0btenant_salt\x18\x06 \x01(\x0c\"\x83\x01\n\x0fPrefillResponse\x12&\n\x05\x66irst\x18\x01 \x01(\x0b\x32\x17.triptych.v1.TokenEvent\x12\x1f\n\x02kv\x18\x02 \x01(\x0b\x32\x13.triptych.v1.Handle\x12\'\n\x05state\x18\x03 \x01(\x0b\x32\x18.triptych.v1.DecodeState\"V\n\x0b\x44\x65\x63odeState\x12\x15\n\rprompt_tokens\x18\x01 \x01(\r\x12\x16\n\x0eposition_delta\x18\x02 \x01(\x03\x12\x18\n\x10output_token_ids\x18\x03 \x03(\r\"\xac\x01\n\rDecodeRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x14\n\x0cmodel_digest\x18\x02 \x01(\t\x12\x1f\n\x02kv\x18\x03 \x01(\x0b\x32\x13.triptych.v1.Handle\x12\'\n\x05state\x18\x04 \x01(\x0b\x32\x18.triptych.v1.DecodeState\x12\'\n\x08sampling\x18\x05 \x01(\x0b\x32\x15.triptych.v1.Sampling2\x8c\x01\n\x07\x45ncoder\x12>\n\x05Lease\x12\x19.triptych.v1.LeaseRequest\x1a\x1a.triptych.v1.LeaseResponse\x12\x41\n\x06\x45ncode\x12\x18.triptych.v1.EncodeChunk\x1a\x1b.triptych.v1.EncodeResponse(\x01\x32P\n\x07Prefill\x12\x45\n\x07Prefill\x12\x1c.triptych.v1.GenerateRequest\x1a\x1c.triptych.v1.PrefillResponse2I\n\x06\x44\x65\x63ode\x12?\n\x06\x44\x65\x63ode\x12\x1a.triptych.v1.DecodeRequest\x1a\x17.triptych.v1.TokenEvent0\x01\x32L\n\x05\x46used\x12\x43\n\x08Generate\x12\x1c.triptych.v1.GenerateRequest\x1a\x17.triptych.v1.TokenEvent0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!triptych_contract/v1/stages.proto\x12\x0btriptych.v1\x1a!triptych_contract/v1/common.proto\"c\n\x0cLeaseRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x13\n\x0b\x66ingerprint\x18\x02 \x01(\t\x12\x0c\n\x04keys\x18\x03 \x03(\x0c\x12\x0e\n\x06verify\x18\x04 \x01(\x08\x12\x0c\n\x04peer\x18\x05 \x01(\t\":\n\rLeaseResponse\x12)\n\x07results\x18\x01 \x03(\x0b\x32\x18.triptych.v1.LeaseResult\"@\n\x0bLeaseResult\x12\x0c\n\x04miss\x18\x01 \x01(\x08\x12#\n\x06handle\x18\x02 \x01(\x0b\x32\x13.triptych.v1.Handle\"\x94\x01\n\x0c\x45ncodeHeader\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x13\n\x0b\x66ingerprint\x18\x02 \x01(\t\x12\x0b\n\x03key\x18\x03 \x01(\x0c\x12)\n\x07tensors\x18\x04 \x03(\x0b\x32\x18.triptych.v1.NamedTensor\x12\x0c\n\x04grid\x18\x05 \x03(\x03\x12\x15\n\rvisual_tokens\x18\x06 \x01(\r\"D\n\x0bNamedTensor\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\'\n\x06tensor\x18\x02 \x01(\x0b\x32\x17.triptych.v1.TensorSpec\"R\n\x0b\x45ncodeChunk\x12+\n\x06header\x18\x01 \x01(\x0b\x32\x19.triptych.v1.EncodeHeaderH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"m\n\x0e\x45ncodeResponse\x12#\n\x06handle\x18\x01 \x01(\x0b\x32\x13.triptych.v1.Handle\x12&\n\x05times\x18\x02 \x01(\x0b\x32\x17.triptych.v1.StageTimes\x12\x0e\n\x06\x63\x61\x63hed\x18\x03 \x01(\x08\"\xb3\x01\n\x0fGenerateRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x13\n\x0b\x66ingerprint\x18\x02 \x01(\t\x12\x14\n\x0cmodel_digest\x18\x03 \x01(\t\x12#\n\x06prompt\x18\x04 \x01(\x0b\x32\x13.triptych.v1.Prompt\x12\'\n\x08sampling\x18\x05 \x01(\x0b\x32\x15.triptych.v1.Sampling\x12\x13\n\x0btenant_salt\x18\x06 \x01(\x0c\"\x83\x01\n\x0fPrefillResponse\x12&\n\x05\x66irst\x18\x01 \x01(\x0b\x32\x17.triptych.v1.TokenEvent\x12\x1f\n\x02kv\x18\x02 \x01(\x0b\x32\x13.triptych.v1.Handle\x12\'\n\x05state\x18\x03 \x01(\x0b\x32\x18.triptych.v1.DecodeState\"V\n\x0b\x44\x65\x63odeState\x12\x15\n\rprompt_tokens\x18\x01 \x01(\r\x12\x16\n\x0eposition_delta\x18\x02 \x01(\x03\x12\x18\n\x10output_token_ids\x18\x03 \x03(\r\"\xac\x01\n\rDecodeRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x14\n\x0cmodel_digest\x18\x02 \x01(\t\x12\x1f\n\x02kv\x18\x03 \x01(\x0b\x32\x13.triptych.v1.Handle\x12\'\n\x05state\x18\x04 \x01(\x0b\x32\x18.triptych.v1.DecodeState\x12\'\n\x08sampling\x18\x05 \x01(\x0b\x32\x15.triptych.v1.Sampling2\x8c\x01\n\x07\x45ncoder\x12>\n\x05Lease\x12\x19.triptych.v1.LeaseRequest\x1a\x1a.triptych.v1.LeaseResponse\x12\x41\n\x06\x45ncode\x12\x18.triptych.v1.EncodeChunk\x1a\x1b.triptych.v1.EncodeResponse(\x01\x32P\n\x07Prefill\x12\x45\n\x07Prefill\x12\x1c.triptych.v1.GenerateRequest\x1a\x1c.triptych.v1.PrefillResponse2I\n\x06\x44\x65\x63ode\x12?\n\x06\x44\x65\x63ode\x12\x1a.triptych.v1.DecodeRequest\x1a\x17.triptych.v1.TokenEvent0\x01\x32L\n\x05\x46used\x12\x43\n\x08Generate\x12\x1c.triptych.v1.GenerateRequest\x1a\x17.triptych.v1.TokenEvent0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,33 +33,33 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'triptych_contract.v1.stages
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_LEASEREQUEST']._serialized_start=85
-  _globals['_LEASEREQUEST']._serialized_end=154
-  _globals['_LEASERESPONSE']._serialized_start=156
-  _globals['_LEASERESPONSE']._serialized_end=214
-  _globals['_LEASERESULT']._serialized_start=216
-  _globals['_LEASERESULT']._serialized_end=280
-  _globals['_ENCODEHEADER']._serialized_start=283
-  _globals['_ENCODEHEADER']._serialized_end=431
-  _globals['_NAMEDTENSOR']._serialized_start=433
-  _globals['_NAMEDTENSOR']._serialized_end=501
-  _globals['_ENCODECHUNK']._serialized_start=503
-  _globals['_ENCODECHUNK']._serialized_end=585
-  _globals['_ENCODERESPONSE']._serialized_start=587
-  _globals['_ENCODERESPONSE']._serialized_end=696
-  _globals['_GENERATEREQUEST']._serialized_start=699
-  _globals['_GENERATEREQUEST']._serialized_end=878
-  _globals['_PREFILLRESPONSE']._serialized_start=881
-  _globals['_PREFILLRESPONSE']._serialized_end=1012
-  _globals['_DECODESTATE']._serialized_start=1014
-  _globals['_DECODESTATE']._serialized_end=1100
-  _globals['_DECODEREQUEST']._serialized_start=1103
-  _globals['_DECODEREQUEST']._serialized_end=1275
-  _globals['_ENCODER']._serialized_start=1278
-  _globals['_ENCODER']._serialized_end=1418
-  _globals['_PREFILL']._serialized_start=1420
-  _globals['_PREFILL']._serialized_end=1500
-  _globals['_DECODE']._serialized_start=1502
-  _globals['_DECODE']._serialized_end=1575
-  _globals['_FUSED']._serialized_start=1577
-  _globals['_FUSED']._serialized_end=1653
+  _globals['_LEASEREQUEST']._serialized_end=184
+  _globals['_LEASERESPONSE']._serialized_start=186
+  _globals['_LEASERESPONSE']._serialized_end=244
+  _globals['_LEASERESULT']._serialized_start=246
+  _globals['_LEASERESULT']._serialized_end=310
+  _globals['_ENCODEHEADER']._serialized_start=313
+  _globals['_ENCODEHEADER']._serialized_end=461
+  _globals['_NAMEDTENSOR']._serialized_start=463
+  _globals['_NAMEDTENSOR']._serialized_end=531
+  _globals['_ENCODECHUNK']._serialized_start=533
+  _globals['_ENCODECHUNK']._serialized_end=615
+  _globals['_ENCODERESPONSE']._serialized_start=617
+  _globals['_ENCODERESPONSE']._serialized_end=726
+  _globals['_GENERATEREQUEST']._serialized_start=729
+  _globals['_GENERATEREQUEST']._serialized_end=908
+  _globals['_PREFILLRESPONSE']._serialized_start=911
+  _globals['_PREFILLRESPONSE']._serialized_end=1042
+  _globals['_DECODESTATE']._serialized_start=1044
+  _globals['_DECODESTATE']._serialized_end=1130
+  _globals['_DECODEREQUEST']._serialized_start=1133
+  _globals['_DECODEREQUEST']._serialized_end=1305
+  _globals['_ENCODER']._serialized_start=1308
+  _globals['_ENCODER']._serialized_end=1448
+  _globals['_PREFILL']._serialized_start=1450
+  _globals['_PREFILL']._serialized_end=1530
+  _globals['_DECODE']._serialized_start=1532
+  _globals['_DECODE']._serialized_end=1605
+  _globals['_FUSED']._serialized_start=1607
+  _globals['_FUSED']._serialized_end=1683
 # @@protoc_insertion_point(module_scope)

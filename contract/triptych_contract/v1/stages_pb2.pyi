@@ -26,8 +26,14 @@ class LeaseRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     FINGERPRINT_FIELD_NUMBER: _builtins.int
     KEYS_FIELD_NUMBER: _builtins.int
+    VERIFY_FIELD_NUMBER: _builtins.int
+    PEER_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     fingerprint: _builtins.str
+    verify: _builtins.bool
+    """Hash again what is held of these, and drop what is not as it was made: a receiver found so."""
+    peer: _builtins.str
+    """host:port of another encoder that may hold what this one misses; empty: none."""
     @_builtins.property
     def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
     def __init__(
@@ -36,10 +42,12 @@ class LeaseRequest(_message.Message):
         request_id: _builtins.str = ...,
         fingerprint: _builtins.str = ...,
         keys: _abc.Iterable[_builtins.bytes] | None = ...,
+        verify: _builtins.bool = ...,
+        peer: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["fingerprint", b"fingerprint", "keys", b"keys", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fingerprint", b"fingerprint", "keys", b"keys", "peer", b"peer", "request_id", b"request_id", "verify", b"verify"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -40,6 +40,7 @@ class Wanted:
     deadline: Deadline
     attempts: Attempts
     holdings: Holdings
+    verify: bool = False  # a receiver found one that was not as it was made
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +90,9 @@ class Embeddings:
         while pod := by_content(job.key, pods, self._pools.work, failed):
             job.journal.asked(pod.tier, pod.address)
             try:
+                peer = by_content(job.key, pods, {}, {*failed, pod.address})
                 with self._pools.working(pod.address):
-                    return await self._from(pod, job)
+                    return await self._from(pod, job, peer)
             except (Unavailable, Overloaded, FingerprintMismatch, TransferCorrupted) as error:
                 last = error
                 failed.add(pod.address)
@@ -98,9 +100,10 @@ class Embeddings:
                 job.wanted.attempts.failed(pod.address, error)
         raise last
 
-    async def _from(self, pod: Pod, job: _Job) -> list[Handle]:
-        """The handles from ``pod``, which gets the pixels only if it needs them."""
-        if handles := await self._held(pod, job, job.count):
+    async def _from(self, pod: Pod, job: _Job, peer: Pod | None) -> list[Handle]:
+        """The handles from ``pod``, which gets the pixels only if it needs them: neither it nor
+        ``peer``, to which the content belongs or belonged, has the embedding."""
+        if handles := await self._held(pod, job, job.count, peer):
             return handles
         async with self._turns.of((pod.address, job.key)) as waited:
             if waited and (handles := await self._held(pod, job, job.count)):
@@ -113,12 +116,15 @@ class Embeddings:
             raise Unavailable(f"encoder {pod.address} dropped an embedding at once; try again")
         return [first, *others]
 
-    async def _held(self, pod: Pod, job: _Job, count: int) -> list[Handle]:
-        """``count`` leases if the pod holds the embedding or is making it, else none."""
+    async def _held(self, pod: Pod, job: _Job, count: int, peer: Pod | None = None) -> list[Handle]:
+        """``count`` leases if the pod holds the embedding, is making it, or gets it from ``peer``;
+        else none."""
         request = LeaseRequest(
             request_id=job.wanted.request_id,
             fingerprint=job.wanted.fingerprint,
             keys=[job.key] * count,
+            verify=job.wanted.verify,
+            peer=peer.address if peer else "",
         )
         response = await self._calls.lease(pod.address, request, job.wanted.deadline)
         handles = [job.wanted.holdings.add(one.handle) for one in response.results if not one.miss]

@@ -54,6 +54,7 @@ class _Progress:
     overloaded: Overloaded | None = None
     exhausted: bool = False  # no pod is left to try
     expired: int = 0
+    corrupted: bool = False  # a receiver found a tensor that was not as it was made
     first: int | None = None  # token id that the client has seen
     seen: int = 0
 
@@ -117,6 +118,7 @@ class Generation:
             deadline=progress.deadline,
             attempts=progress.attempts,
             holdings=holdings,
+            verify=progress.corrupted,
         )
         try:
             return await self._encoder_loss.embeddings(wanted, progress.journal)
@@ -230,6 +232,7 @@ class Generation:
             progress.failed.add(pod.address)
         if isinstance(error, Overloaded):
             progress.overloaded = error
+        progress.corrupted |= isinstance(error, TransferCorrupted)
         for address in {pod.address, *(handle.source for handle in handles if told)}:
             self._pools.failed(address, error)
         progress.attempts.failed(pod.address, error)

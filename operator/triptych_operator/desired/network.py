@@ -3,7 +3,7 @@
 ::
 
     anybody ──http──> gateway ──grpc──> encoder, prefill, decode, fused
-                                        encoder <──tensors── prefill, fused
+                                        encoder <──tensors── encoder, prefill, fused
                                         prefill <──tensors── decode
     operator ──grpc──> every tier (cache administration)
     anybody ──metrics──> every tier
@@ -23,7 +23,7 @@ from triptych_operator.json_values import Json, JsonObject
 
 # Who fetches tensors from whom.
 TENSORS: Final[dict[Tier, tuple[Tier, ...]]] = {
-    Tier.ENCODER: (Tier.PREFILL, Tier.FUSED),
+    Tier.ENCODER: (Tier.ENCODER, Tier.PREFILL, Tier.FUSED),
     Tier.PREFILL: (Tier.DECODE,),
     Tier.FUSED: (Tier.FUSED,),
     Tier.DECODE: (),

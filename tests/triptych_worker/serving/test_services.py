@@ -47,7 +47,9 @@ from triptych_contract.v1 import (
     worker_pb2_grpc,
 )
 from triptych_worker.serving import checks
+from triptych_worker.serving.peer_leases import GrpcPeerLeases
 from triptych_worker.transfer.layout import CHECKSUM_BYTES, DTYPES
+from triptych_worker.transfer.peers import PeerChannels
 
 pytestmark = pytest.mark.torch
 
@@ -165,6 +167,35 @@ async def test_a_lease_answers_every_key_in_order() -> None:
             stages_pb2.LeaseRequest(fingerprint=FINGERPRINT, keys=[other, KEY])
         )
     assert [(one.miss, one.handle.key) for one in answer.results] == [(True, b""), (False, KEY)]
+
+
+async def test_a_lease_may_name_a_peer_and_ask_for_a_second_look() -> None:
+    encode = ScriptedEncode(held={KEY})
+    async with serving(encode) as served:
+        asked = {"fingerprint": FINGERPRINT, "keys": [KEY]}
+        await served.encoder.Lease(stages_pb2.LeaseRequest(**asked))
+        await served.encoder.Lease(stages_pb2.LeaseRequest(**asked, verify=True, peer="10.0.0.2:1"))
+        error = await error_of(
+            lambda: served.encoder.Lease(stages_pb2.LeaseRequest(**asked, peer="no address"))
+        )
+    assert encode.asked == [(False, ""), (True, "10.0.0.2:1")]
+    assert isinstance(error, InvalidRequest)
+
+
+async def test_an_encoder_asks_another_for_what_it_holds() -> None:
+    encode, channels = ScriptedEncode(held={KEY}), PeerChannels()
+    leases = GrpcPeerLeases(channels)
+    async with serving(encode) as served:
+        handle = await leases.lease(served.address, KEY, FINGERPRINT)
+        assert handle is not None
+        assert (handle.key, handle.lease_id, handle.shape) == (KEY, "lease", (4, 8))
+        assert await leases.lease(served.address, b"o" * 32, FINGERPRINT) is None
+        with pytest.raises(FingerprintMismatch):
+            await leases.lease(served.address, KEY, "00" * 32)
+    with pytest.raises(Unavailable):
+        await leases.lease(served.address, KEY, FINGERPRINT)
+    channels.close()
+    assert encode.asked == [(False, "")] * 2  # a peer asks nobody else
 
 
 async def test_tokens_stream_one_message_each() -> None:

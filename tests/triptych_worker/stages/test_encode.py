@@ -165,6 +165,19 @@ async def test_a_picture_that_nobody_had_is_one_miss(bench: Bench) -> None:
     assert (bench.store.stats().hits, bench.store.stats().misses) == (0, 1)
 
 
+async def test_an_embedding_whose_bytes_have_changed_is_made_again(bench: Bench) -> None:
+    made = (await bench.stage.encode(picture(1.0), OURS)).handle
+    with bench.store.reading(made.lease_id, made.key, OURS) as held:
+        bench.store.arena.view(held.start, 1)[:] = b"!"
+    assert await bench.stage.lease([made.key], OURS) != [None]  # nobody has found out
+    assert await bench.stage.lease([made.key], OURS, verify=True) == [None]
+    again = await bench.stage.encode(picture(1.0), OURS)
+    assert await bench.value(again) == 1.0
+    assert again.handle.checksum == made.checksum
+    assert bench.model.batches == [[1.0], [1.0]]
+    assert await bench.stage.lease([made.key], OURS, verify=True) != [None]
+
+
 async def test_fifty_callers_of_one_key_share_one_forward_and_have_a_lease_each(
     bench: Bench,
 ) -> None:

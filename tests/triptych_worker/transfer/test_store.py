@@ -101,6 +101,35 @@ def test_an_element_type_that_does_not_travel_is_refused(store: TensorStore) -> 
     assert used(store) == 0
 
 
+def test_an_embedding_that_is_not_as_it_was_made_is_leased_no_more(store: TensorStore) -> None:
+    handle, other = publish(store, "a"), publish(store, "b")
+    assert store.verify(key("a"), ONE)
+    with store.reading(handle.lease_id, key("a"), ONE) as held:
+        store.arena.view(held.start, 1)[:] = b"!"
+        assert not store.verify(key("a"), ONE)
+        assert store.lease(key("a"), ONE) is None
+        assert used(store) == 2 * KIB  # somebody still reads it
+        store.release([handle.lease_id])
+        assert used(store) == 2 * KIB
+    assert (used(store), store.leases) == (KIB, 1)
+    assert store.verify(key("a"), ONE)
+    assert store.release([other.lease_id]) == 1
+    again = publish(store, "a")
+    assert store.lease(key("a"), ONE) is not None
+    assert again.checksum == handle.checksum
+
+
+def test_two_that_verify_at_once_drop_it_once(store: TensorStore) -> None:
+    handle = publish(store, "a")
+    with store.reading(handle.lease_id, key("a"), ONE) as held:
+        store.arena.view(held.start, 1)[:] = b"!"
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda _: store.verify(key("a"), ONE), range(8)))
+    assert not all(found)
+    store.release([handle.lease_id])
+    assert (used(store), store.leases) == (0, 0)
+
+
 def test_kv_goes_with_its_lease_and_embeddings_stay(store: TensorStore) -> None:
     kv, embedding = publish(store, "a", KV), publish(store, "b")
     assert store.release([kv.lease_id, embedding.lease_id, "unknown"]) == 2

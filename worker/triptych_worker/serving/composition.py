@@ -15,12 +15,14 @@ from triptych_worker.language.engine import Engine
 from triptych_worker.language.prefix_cache import PrefixCache
 from triptych_worker.language.scheduler import Limits
 from triptych_worker.serving.loading import Language, Models, Vision, encodes
+from triptych_worker.serving.peer_leases import GrpcPeerLeases
 from triptych_worker.serving.tier import FingerprintedCache, LoadedTier, Stages
 from triptych_worker.stages.decode import Decoder
 from triptych_worker.stages.embeddings import EmbeddingCache, EmbeddingReader
 from triptych_worker.stages.encode import PictureEncoder
 from triptych_worker.stages.fused import Fused
 from triptych_worker.stages.intake import Intake
+from triptych_worker.stages.peer_embeddings import PeerEmbeddings
 from triptych_worker.stages.prefill import Prefiller
 from triptych_worker.transfer.service import TransferService
 
@@ -33,7 +35,9 @@ def holding_bytes(tier: Tier, config: WorkerConfig) -> int:
 
 def landing_bytes(tier: Tier, config: WorkerConfig) -> int:
     """Bound on the tensors that arrive from peers and are not yet used."""
-    return 0 if tier is Tier.ENCODER else config.transfer.landing_bytes
+    if tier is Tier.ENCODER:  # what arrives goes into the cache, and is a part of it
+        return min(config.transfer.landing_bytes, config.encode.cache_bytes // 4)
+    return config.transfer.landing_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +72,21 @@ def compose(models: Models, around: Surroundings) -> LoadedTier:
 
 
 def _encoder(vision: Vision, around: Surroundings, cores: Cores) -> PictureEncoder:
+    fingerprint, transfer = encoder_fingerprint(vision.identity), around.transfer
+    peers = PeerEmbeddings(
+        GrpcPeerLeases(transfer.channels),
+        transfer.source,
+        transfer.store,
+        fingerprint=fingerprint,
+        width=vision.model.width,
+    )
     return PictureEncoder(
         vision.model,
-        around.transfer.store,
-        encoder_fingerprint(vision.identity),
+        transfer.store,
+        fingerprint,
         around.config.encode,
         around.observer,
+        peers=peers if around.tier is Tier.ENCODER else None,
         cores=cores,
     )
 

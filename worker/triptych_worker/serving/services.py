@@ -39,7 +39,13 @@ class EncoderService(stages_pb2_grpc.EncoderServicer):
         REQUEST_ID.set(incoming.request_id(request.request_id))
         keys = incoming.lease_keys(request)
         stage = _present(self._worker.for_encoder(request.fingerprint).stages.encode)
-        return outgoing.lease_response(await stage.lease(keys, request.fingerprint))
+        handles = await stage.lease(
+            keys,
+            request.fingerprint,
+            verify=request.verify,
+            peer=checks.word("peer", request.peer, empty=True),
+        )
+        return outgoing.lease_response(handles)
 
     async def Encode(
         self, request_iterator: AsyncIterator[stages_pb2.EncodeChunk], context: _Context

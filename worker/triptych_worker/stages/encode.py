@@ -7,6 +7,7 @@ hashes what it made, so that publishing one batch overlaps with encoding the nex
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -37,6 +38,9 @@ from triptych_worker.domain import (
 )
 from triptych_worker.stages.encode_queue import Bounds, EncodeQueue, Flight
 from triptych_worker.stages.encode_work import EncodeWork, Made, Published, wrong_rows
+from triptych_worker.stages.peer_embeddings import PeerEmbeddings
+
+_log = logging.getLogger(__name__)
 
 _REMEMBERED_KEYS: Final = 65536
 
@@ -60,6 +64,7 @@ class PictureEncoder:
         fingerprint: of this encoder; requests for another are refused.
         limits: bounds of the queue and of a batch.
         observer: is told durations and counts.
+        peers: takes over what other encoders hold; None where there are none.
         cores: shared with what else computes in this process.
         clock: seconds on a monotonic clock.
     """
@@ -72,6 +77,7 @@ class PictureEncoder:
         limits: EncodeLimits,
         observer: Observer,
         *,
+        peers: PeerEmbeddings | None = None,
         cores: Cores | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -81,6 +87,7 @@ class PictureEncoder:
             model, holder, fingerprint, observer=observer, cores=cores or Cores()
         )
         self._fingerprint = fingerprint
+        self._peers = peers
         self._capacity = limits.cache_bytes
         self._observer = observer
         self._clock = clock
@@ -99,17 +106,21 @@ class PictureEncoder:
         self._torch = ThreadPoolExecutor(1, thread_name_prefix="encode")
         self._publisher = ThreadPoolExecutor(1, thread_name_prefix="publish")
 
-    async def lease(self, keys: Sequence[bytes], fingerprint: str) -> list[Handle | None]:
+    async def lease(
+        self, keys: Sequence[bytes], fingerprint: str, *, verify: bool = False, peer: str = ""
+    ) -> list[Handle | None]:
         """A handle or None for each key; see ``domain.EncodeStage``.
 
         A key whose encode fails is a miss: whoever sends its pixels gets the error.
         """
         self._admit(fingerprint)
+        if verify:
+            await self._verify(keys)
         handles: list[Handle | None] = [None] * len(keys)
         try:
             async with asyncio.TaskGroup() as group:
                 for place, key in enumerate(keys):
-                    group.create_task(self._lease_into(handles, place, key))
+                    group.create_task(self._lease_into(handles, place, key, peer))
         except BaseException:
             self._holder.release([handle.lease_id for handle in handles if handle])
             raise
@@ -158,15 +169,34 @@ class PictureEncoder:
     def _held(self, key: bytes) -> Handle | None:
         return self._holder.lease(key, self._fingerprint) if key in self._published else None
 
-    async def _lease_into(self, handles: list[Handle | None], place: int, key: bytes) -> None:
+    async def _verify(self, keys: Sequence[bytes]) -> None:
+        loop = asyncio.get_running_loop()
+        for key in keys:
+            sound = await loop.run_in_executor(
+                self._publisher, self._holder.verify, key, self._fingerprint
+            )
+            if not sound:
+                _log.error("an embedding in memory was not as it was made, and was dropped")
+
+    async def _lease_into(
+        self, handles: list[Handle | None], place: int, key: bytes, peer: str
+    ) -> None:
         flight = self._queue.find(key)
         if flight is None:
             handles[place] = self._holder.lease(key, self._fingerprint)
+            if handles[place] is None and peer and self._peers is not None:
+                handles[place] = await self._taken_over(self._peers, key, peer)
             return
         try:
             handles[place] = (await self._land(flight, joined_later=True)).handle
         except TriptychError:
             handles[place] = None
+
+    async def _taken_over(self, peers: PeerEmbeddings, key: bytes, peer: str) -> Handle | None:
+        if not await peers.take_over(key, peer):
+            return None
+        self._remember(key)
+        return self._holder.lease(key, self._fingerprint)
 
     def _take_off(self, item: EncodeInput) -> _Flight:
         if item.visual_tokens < 1:

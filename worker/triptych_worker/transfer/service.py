@@ -29,7 +29,8 @@ _DRAIN_LOOK_SECONDS: Final = 0.05
 
 
 class TransferService:
-    """One process's end of all transfers: holds ``store``, reads others through ``source``.
+    """One process's end of all transfers: holds ``store``, reads others through ``source``, by
+    connections of ``channels``.
 
     Make it, ``add_to`` a server, ``start`` it on the event loop it is used on, ``stop`` it at the
     end.
@@ -62,12 +63,12 @@ class TransferService:
         landing = Arena(
             config.landing_bytes if landing_bytes is None else landing_bytes, pinned=pinned
         )
-        self._channels = PeerChannels()
+        self.channels = PeerChannels()
         agent = _agent(config, instance, holding, landing)
-        self._ways: list[Transport] = [GrpcStream(self._channels)]
+        self._ways: list[Transport] = [GrpcStream(self.channels)]
         if agent is not None:
-            self._ways.insert(0, NixlRead(agent, self._channels))
-        self._releases = Releases(self._channels)
+            self._ways.insert(0, NixlRead(agent, self.channels))
+        self._releases = Releases(self.channels)
         self.store = TensorStore(
             holding,
             Origin(source, instance, self.transports),
@@ -118,7 +119,7 @@ class TransferService:
             self._sweeper.cancel()
         await self.source.close()
         await self._releases.close()
-        self._channels.close()
+        self.channels.close()
         for way in self._ways:
             way.close()
 

@@ -77,6 +77,7 @@ class TensorStore:
         )
         self._kv: set[Held] = set()
         self._writing: set[int] = set()  # starts of ranges being written
+        self._condemned: set[Held] = set()  # embeddings with wrong bytes whose leases still stand
 
     @property
     def leases(self) -> int:
@@ -115,6 +116,23 @@ class TensorStore:
                 return None
             found = self._embeddings.get((key, fingerprint))
             return self._grant(found) if found else None
+
+    def verify(self, key: bytes, fingerprint: str) -> bool:
+        """Hashes an embedding that is held again. One that is not as it was made is dropped, so
+        that nobody leases it any more; False then. Blocks: it reads all of it."""
+        with self._lock:
+            found = self._embeddings.peek((key, fingerprint))
+            if found is None:
+                return True
+            reader = secrets.token_hex(16)
+            self._leases.grant(reader, found, inf)
+        try:
+            sound = checksum(self.arena.view(found.start, found.size_bytes)) == found.checksum
+            if not sound:
+                self._condemn(found)
+            return sound
+        finally:
+            self.release([reader])
 
     @contextmanager
     def reading(self, lease_id: str, key: bytes, fingerprint: str) -> Iterator[Held]:
@@ -189,7 +207,7 @@ class TensorStore:
         with self._lock:
             for book in (self.arena, self._leases, self._embeddings):
                 book.check_integrity()
-            held = {*self._embeddings.values(), *self._kv}
+            held = {*self._embeddings.values(), *self._kv, *self._condemned}
             starts = {*(each.start for each in held), *self._writing}
             if starts != self.arena.starts() or len(starts) != len(held) + len(self._writing):
                 raise RuntimeError("ranges of the arena are not those of the tensors")
@@ -246,6 +264,13 @@ class TensorStore:
         self._writing.discard(written.start)
         return written
 
+    def _condemn(self, found: Held) -> None:
+        """Takes a leased embedding out of the cache; its memory goes with its last lease."""
+        with self._lock:
+            if self._embeddings.peek((found.key, found.fingerprint)) is found:
+                self._embeddings.remove((found.key, found.fingerprint))
+                self._condemned.add(found)
+
     def _discard(self, start: int) -> None:
         self._writing.discard(start)
         self.arena.free(start)
@@ -296,8 +321,9 @@ class TensorStore:
         for held in set(those):
             if self._leases.pinned(held):
                 continue
-            if held in self._kv:
+            if held in self._kv or held in self._condemned:
                 self._kv.discard(held)
+                self._condemned.discard(held)
                 self.arena.free(held.start)
             elif not self._embeddings.admits(held.fingerprint):
                 self._embeddings.remove((held.key, held.fingerprint))

@@ -25,8 +25,8 @@ from bench.serving import Plan
 from bench.systems import CORES, OURS, SYSTEMS, Tuning
 
 DEFAULT: Final = ("serving", "repeated", "overhead", "encoder", "transfer", "crosscheck")
-PARTS: Final = (*DEFAULT, "operator")
-MODULES: Final = ("encoder", "transfer", "operator")  # programs of their own
+PARTS: Final = (*DEFAULT, "operator", "autoscaling")
+MODULES: Final = ("encoder", "transfer", "operator", "autoscaling")  # programs of their own
 MODULE_SECONDS: Final = 900.0
 
 
@@ -111,7 +111,10 @@ def _machine() -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
-        "parts", nargs="*", type=_part, help=f"of {', '.join(PARTS)}; default: all but operator"
+        "parts",
+        nargs="*",
+        type=_part,
+        help=f"of {', '.join(PARTS)}; default: all but operator and autoscaling",
     )
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=SYSTEMS)
     parser.add_argument("--concurrency", nargs="+", type=int, default=[1, 4, 8])

@@ -35,8 +35,8 @@ def tables(hours: float) -> list[Table]:
     day = Day(hours * 3600, low=0.3, high=3.0)
     quiet = Day(hours * 3600, low=0.02, high=0.3)
     ways = [simulate.WAITING, *map(busy, ("500m", "600m", "700m", "800m"))]
-    ways += [simulate.DECODE_BY_ROOM, fused("700m")]
-    two = [busy("700m"), fused("700m")]
+    ways += [simulate.DECODE_BY_ROOM, fused("600m")]
+    two = [busy("600m"), fused("600m")]
     rush = Day(3600.0, low=1.0, high=180.0, burst_every=1800.0)
     return [
         Table("A day of pictures", ways, PICTURES, day),

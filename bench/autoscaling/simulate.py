@@ -63,9 +63,9 @@ WAITING: Final = split(
     "split, QueueWait 300m and 500m", on(QueueWait="300m"), on(QueueWait="500m"), _DECODE
 )
 DECODE_BY_ROOM: Final = split(
-    "split, 700m, decode on RunningRequests 48 and KVUtilization 800m",
-    on(StageUtilization="700m", BacklogTokens="8192"),
-    on(StageUtilization="700m", BacklogTokens="16384"),
+    "split, 600m, decode on RunningRequests 48",
+    on(StageUtilization="600m", BacklogTokens="8192"),
+    on(StageUtilization="600m", BacklogTokens="16384"),
     on(RunningRequests="48", KVUtilization="800m"),
 )
 

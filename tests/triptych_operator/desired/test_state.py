@@ -202,6 +202,7 @@ def test_only_the_edges_of_a_requests_path_are_open() -> None:
         *(("anybody", tier, 9090) for tier in tiers),
         *(("triptych-operator", tier, 50051) for tier in tiers),
         *(("gateway", tier, 50051) for tier in tiers[:3]),
+        ("encoder", "encoder", 50051),
         ("prefill", "encoder", 50051),
         ("fused", "encoder", 50051),
         ("decode", "prefill", 50051),
@@ -217,6 +218,7 @@ def test_fused_workers_fetch_from_encoders_and_from_each_other() -> None:
 def test_a_transport_that_chooses_its_ports_may_use_them_between_its_two_ends() -> None:
     every_port = {edge for edge in edges(service()) if edge[2] is None}
     assert every_port == {
+        ("encoder", "encoder", None),
         ("prefill", "encoder", None),
         ("fused", "encoder", None),
         ("decode", "prefill", None),

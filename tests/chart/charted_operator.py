@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Self
 
 import yaml
+from cluster.addresses import own_address
 from cluster.control_plane import ControlPlane, free_port
 from tools.programs import Object
 
@@ -41,14 +42,19 @@ def account_of(control_plane: ControlPlane, deployment: Object, folder: Path) ->
 
 
 class ChartedOperator:
-    """Runs the command of ``deployment`` inside a ``with``, but for the port that it listens at."""
+    """Runs the command of ``deployment`` inside a ``with``, but for the addresses that it listens
+    at."""
 
     def __init__(self, deployment: Object, account: Account, log: Path) -> None:
         (container,) = deployment["spec"]["template"]["spec"]["containers"]
         program, *arguments = container["command"]
         assert program == "triptych"
         self._listen = f"127.0.0.1:{free_port()}"
-        given = [one for one in arguments if not one.startswith("--listen=")]
+        here = {
+            "--listen=0.0.0.0:8080": f"--listen={self._listen}",
+            "--metrics-address=$(POD_IP):10250": f"--metrics-address={own_address()}:{free_port()}",
+        }
+        given = [here.get(one, one) for one in arguments]
         self._command = [sys.executable, "-m", "triptych_operator", *given]
         self._environment = os.environ | {"KUBECONFIG": str(account.kubeconfig)}
         self._log = log
@@ -56,7 +62,7 @@ class ChartedOperator:
     def __enter__(self) -> Self:
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [*self._command, f"--listen={self._listen}"],
+                self._command,
                 stdout=log,
                 stderr=log,
                 env=self._environment,

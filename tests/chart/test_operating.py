@@ -96,7 +96,9 @@ def test_nothing_is_forbidden(
     assert forbidden == []
     tried = list(control_plane.audit.entries(since, user=account.user))
     assert [entry for entry in tried if entry.code == 403] == []
-    assert {entry.namespace for entry in tried} == {namespace, served}
+    of_the_cluster = {entry.write.resource for entry in tried if not entry.namespace}
+    assert of_the_cluster == ({"apiservices"} if mode == "for all namespaces" else set())
+    assert {entry.namespace for entry in tried if entry.namespace} == {namespace, served}
     assert ("create", "events") in {entry.write[:2] for entry in tried}
 
 

@@ -23,6 +23,13 @@ WATCHED = {
     "pods/status": "patch",
     "events.events.k8s.io": "create",
 }
+METRICS_API = {
+    "apiservices.apiregistration.k8s.io v1beta1.external.metrics.k8s.io": "get patch",
+}
+ENDPOINT = {
+    "endpointslices.discovery.k8s.io": "create",
+    "endpointslices.discovery.k8s.io triptych-operator-api": "get patch",
+}
 ELECTION = {
     "leases.coordination.k8s.io": "create",
     "leases.coordination.k8s.io triptych-operator": "get update",
@@ -68,7 +75,16 @@ def test_for_all_namespaces_it_may_do_this_everywhere(
     control_plane: ControlPlane, helm: Helm, namespace: str, account: str
 ) -> None:
     helm.run("install", "triptych", CHART, "-n", namespace)
-    assert rights(control_plane, account, "default") == WATCHED
+    everywhere = WATCHED | METRICS_API
+    assert rights(control_plane, account, "default") == everywhere
+    assert rights(control_plane, account, namespace) == everywhere | ELECTION | ENDPOINT
+
+
+def test_where_others_serve_metrics_it_may_not_touch_their_api(
+    control_plane: ControlPlane, helm: Helm, namespace: str, account: str
+) -> None:
+    theirs = "--set=autoscaling.provider=prometheus"
+    helm.run("install", "triptych", CHART, "-n", namespace, theirs)
     assert rights(control_plane, account, namespace) == WATCHED | ELECTION
 
 
@@ -91,7 +107,7 @@ def test_without_an_election_it_may_not_touch_leases(
 ) -> None:
     alone = "--set=leaderElection.enabled=false,replicas=1"
     helm.run("install", "triptych", CHART, "-n", namespace, alone)
-    assert rights(control_plane, account, namespace) == WATCHED
+    assert rights(control_plane, account, namespace) == WATCHED | METRICS_API | ENDPOINT
 
 
 def test_the_roles_of_users_cover_multimodal_services(

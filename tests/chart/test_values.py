@@ -23,6 +23,8 @@ WRONG = {
     "resources.limits.memory=lots": "at '/resources/limits/memory': 'lots' does not match",
     "metrics.serviceMonitor.interval=30": "at '/metrics/serviceMonitor/interval': got number",
     "networkPolicy.apiServerPorts={https}": "at '/networkPolicy/apiServerPorts/0': got string",
+    "autoscaling.provider=other": "at '/autoscaling/provider': value must be one of 'embedded'",
+    "autoscaling.port=443": "at '/autoscaling/port': minimum: got 443, want 1,024",
     "leaderElection.enabled=false": "set replicas to 1, or leaderElection.enabled to true",
     "serviceAccount.create=false": "serviceAccount.name: name an account that exists",
     "metrics.service.enabled=false,metrics.serviceMonitor.enabled=true": "use metrics.podMonitor",
@@ -39,6 +41,12 @@ def test_wrong_values_are_refused_with_what_to_change(rendering: Helm, values: s
 def test_a_cluster_that_is_too_old_is_refused(rendering: Helm) -> None:
     with pytest.raises(HelmRefused, match=r"requires kubeVersion: >=1\.32\.0-0"):
         rendering.template("--kube-version=1.31.9")
+
+
+def test_a_cluster_that_cannot_reach_the_replica_that_serves_is_refused(rendering: Helm) -> None:
+    with pytest.raises(HelmRefused, match=r"add --set autoscaling\.provider=prometheus"):
+        rendering.template("--kube-version=1.32.0")
+    rendering.template("--kube-version=1.32.0", "--set=autoscaling.provider=none")
 
 
 def test_every_value_has_a_place_in_the_schema() -> None:
@@ -75,5 +83,6 @@ def test_the_operator_is_told_what_the_values_say(rendering: Helm, tmp_path: Pat
         "--namespace=two",
         "--no-election",
         "--listen=0.0.0.0:8080",
+        "--metrics=none",
     ]
     assert deployment["spec"]["strategy"] == {"type": "Recreate"}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-import socket
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from cluster.addresses import own_address
 from cluster.api import Api, Object
 from cluster.control_plane import ControlPlane, free_port
 from cluster.kwok import NODE_LABEL, Kwok
@@ -102,15 +102,6 @@ class Stage:
         except TimeoutError as error:
             stands = json.dumps((await self.autoscaler())["status"], indent=1)
             raise TimeoutError(f"{error}\n{stands}\n{self.operator.tail()}") from error
-
-
-def own_address() -> str:
-    """An address of this machine that is not of loopback, which no endpoint may be."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(("192.0.2.1", 9))  # sends nothing
-        address: str = probe.getsockname()[0]
-    assert not address.startswith("127."), "this machine has no network"
-    return address
 
 
 def front(namespace: str) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@
 {{- include "triptych.refuseSharedLease" . -}}
 {{- include "triptych.refuseWatched" . -}}
 {{- include "triptych.refuseForeignDefinition" . -}}
+{{- include "triptych.refuseForeignMetrics" . -}}
 {{- end -}}
 
 {{- define "triptych.refuseReplicas" -}}
@@ -66,6 +67,21 @@
 {{- printf "the MultimodalService definition belongs to release %s in namespace %s, which updates it: add --set crds.install=false" $release $namespace | fail -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A cluster has one adapter of external metrics; to take its place would stop the autoscalers that ask it. */}}
+{{- define "triptych.refuseForeignMetrics" -}}
+{{- if eq (include "triptych.metricsProvider" .) "embedded" -}}
+{{- if semverCompare "<1.33.0-0" .Capabilities.KubeVersion.Version -}}
+{{- fail "autoscaling.provider embedded needs Kubernetes 1.33 or newer: add --set autoscaling.provider=prometheus, keda or none" -}}
+{{- end -}}
+{{- $found := lookup "apiregistration.k8s.io/v1" "APIService" "" "v1beta1.external.metrics.k8s.io" -}}
+{{- $service := dig "spec" "service" dict $found -}}
+{{- $owner := printf "%s/%s" (get $service "namespace") (get $service "name") -}}
+{{- if and $found (ne $owner (printf "%s/%s" .Release.Namespace (include "triptych.metricsService" .))) -}}
+{{- printf "external metrics of this cluster are served by %s, and there can be one adapter only: add --set autoscaling.provider=prometheus, keda or none, or remove that adapter" $owner | fail -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -41,3 +41,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{ $image.repository }}:{{ default $root.Chart.AppVersion $image.tag }}
 {{- end -}}
 {{- end -}}
+
+{{/* By which way autoscalers get at what the pods measure. To serve it takes a ClusterRole, which some namespaces go without. */}}
+{{- define "triptych.metricsProvider" -}}
+{{- if and (eq .Values.autoscaling.provider "embedded") .Values.watch.namespaces -}}
+none
+{{- else -}}
+{{ .Values.autoscaling.provider }}
+{{- end -}}
+{{- end -}}
+
+{{/* The Service that the API server calls for external metrics. */}}
+{{- define "triptych.metricsService" -}}
+{{ include "triptych.name" . }}-api
+{{- end -}}

@@ -1,4 +1,5 @@
 {{- define "triptych.pod" -}}
+{{- $provider := include "triptych.metricsProvider" . -}}
 serviceAccountName: {{ include "triptych.serviceAccount" . }}
 automountServiceAccountToken: true
 enableServiceLinks: false
@@ -39,6 +40,11 @@ containers:
       - --no-election
       {{- end }}
       - --listen=0.0.0.0:8080
+      - --metrics={{ $provider }}
+      {{- if eq $provider "embedded" }}
+      - --metrics-service={{ .Release.Namespace }}/{{ include "triptych.metricsService" . }}
+      - --metrics-address=$(POD_IP):{{ .Values.autoscaling.port }}
+      {{- end }}
       {{- if .Values.verbose }}
       - --verbose
       {{- end }}
@@ -46,9 +52,20 @@ containers:
       - name: metrics
         containerPort: 8080
         protocol: TCP
+      {{- if eq $provider "embedded" }}
+      - name: metrics-api
+        containerPort: {{ .Values.autoscaling.port }}
+        protocol: TCP
+      {{- end }}
     env:
       - name: HOME
         value: /tmp
+      {{- if eq $provider "embedded" }}
+      - name: POD_IP
+        valueFrom:
+          fieldRef:
+            fieldPath: status.podIP
+      {{- end }}
     {{- include "triptych.probes" . | nindent 4 }}
     resources:
       {{- toYaml .Values.resources | nindent 6 }}

@@ -16,12 +16,14 @@ ADDRESSES: Final = 64  # from the first of the network on; kwok gives them out i
 
 
 class PodPages:
-    """Answers as idle workers would, but for the ``loads`` of some addresses. A context manager."""
+    """Answers as idle workers would, but for the ``loads`` of some addresses, and not at all while
+    it is ``silent``. A context manager."""
 
     def __init__(self, network: str) -> None:
         hosts = ipaddress.ip_network(network).hosts()
         self._addresses = [str(next(hosts)) for _ in range(ADDRESSES)]
         self.loads: Mapping[str, Load] = {}
+        self.silent = False
         self._server: asyncio.Server | None = None
 
     async def __aenter__(self) -> Self:
@@ -36,6 +38,9 @@ class PodPages:
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         address = writer.get_extra_info("sockname")[0]
         await reader.readuntil(b"\r\n\r\n")
+        if self.silent:
+            writer.close()
+            return
         body = _page(self.loads.get(address, Load()))
         writer.write(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
         writer.close()

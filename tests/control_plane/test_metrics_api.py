@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import json
 import random
+import ssl
+import subprocess
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import aiohttp
 import pytest
 from cluster.addresses import own_address
-from cluster.api import Api, Object
+from cluster.api import Api, ApiError, Object
+from cluster.certificates import KeyPair
 from cluster.control_plane import ControlPlane, free_port
 from cluster.kwok import NODE_LABEL, Kwok
 from cluster.operator_process import OperatorProcess
 from cluster.waiting import eventually
 from control_plane.pod_pages import PodPages
 from mms_builders import manifest
+from triptych_operator.metrics_api.provider import PERIOD
 from triptych_worker.domain import Load
 
 NAME: Final = "v1beta1.external.metrics.k8s.io"
@@ -54,6 +61,7 @@ class Stage:
     pages: PodPages
     operator: OperatorProcess
     nodes: str
+    address: str  # host and port of the operator's metrics API
 
     async def apply(self, **encoder: object) -> None:
         """Has a user apply a resource whose pods answer here."""
@@ -90,6 +98,52 @@ class Stage:
         """What the API server hands out of a metric."""
         query = f"?labelSelector={selector}" if selector else ""
         return await self.api.items(f"{SERVED}/namespaces/{self.namespace}/{metric}{query}")
+
+    async def until_values(self, metric: str) -> None:
+        """Waits until the API server hands out a value of it."""
+
+        async def look() -> list[Object]:
+            try:
+                return await self.values(metric)
+            except ApiError:
+                return []
+
+        try:
+            await eventually(look, metric, seconds=SECONDS)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}\n{self.operator.tail()}") from error
+
+    async def until_scaling_is(self, status: str) -> Object:
+        """Waits until the autoscaler says whether it can work; that condition."""
+
+        async def look() -> Object | None:
+            conditions = (await self.autoscaler())["status"]["conditions"]
+            active: Object = next(one for one in conditions if one["type"] == "ScalingActive")
+            return active if active["status"] == status else None
+
+        found = await eventually(look, f"ScalingActive={status}", seconds=SECONDS)
+        assert found is not None
+        return found
+
+    async def directly(self, pair: KeyPair | None) -> int:
+        """The status of an answer to a call past the API server.
+
+        Raises:
+            aiohttp.ClientError: the client is not let in.
+        """
+        trusted = base64.b64decode((await self.api.get(API_SERVICE))["spec"]["caBundle"]).decode()
+        tls = ssl.create_default_context(cadata=trusted)
+        if pair is not None:
+            tls.load_cert_chain(pair.certificate, pair.key)
+        name = f"triptych-metrics.{self.namespace}.svc"
+        token = {"Authorization": "Bearer e30.e30.e30", "X-Remote-Group": "system:masters"}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(
+                f"https://{self.address}{SERVED}", ssl=tls, server_hostname=name, headers=token
+            ) as answer,
+        ):
+            return answer.status
 
     async def until_encoders(self, count: int) -> None:
         """Waits until there are so many."""
@@ -154,7 +208,7 @@ async def stage(
             PodPages(network) as pages,
             operator,
         ):
-            yield Stage(api, namespace, pages, operator, loopback_nodes)
+            yield Stage(api, namespace, pages, operator, loopback_nodes, address)
     finally:
         control_plane.kubectl("delete", "apiservice", NAME)
 
@@ -172,3 +226,69 @@ async def test_an_autoscaler_follows_what_pods_tell_and_stands_still_when_none_d
     (pod,) = await stage.encoders()
     stage.pages.loads = {pod["status"]["podIP"]: Load(waiting=4, backlog_tokens=400)}
     await stage.until_encoders(4)
+    stage.pages.loads = {pod["status"]["podIP"]: Load(waiting=4, backlog_tokens=200)}
+    await stage.until_encoders(2)
+    stage.pages.silent = True
+    refused = await stage.until_scaling_is("False")
+    assert refused["reason"] == "FailedGetExternalMetric"
+    assert "no metrics returned from external metrics API" in refused["message"]
+    assert await stage.values(BACKLOG) == []
+    assert len(await stage.encoders()) == 2
+    stage.pages.silent = False
+    await stage.until_scaling_is("True")
+
+
+async def test_the_api_server_alone_gets_at_values_and_asks_who_its_user_is(
+    stage: Stage, control_plane: ControlPlane
+) -> None:
+    await stage.apply(replicas=1)
+    await stage.until_encoders(1)
+    await stage.until_values(BACKLOG)
+    instance = "app.kubernetes.io/instance"
+    (value,) = await stage.values(BACKLOG, f"{instance}=shapes,app.kubernetes.io/component=encoder")
+    assert (value["metricName"], value["value"]) == (BACKLOG, "0")
+    assert await stage.values(BACKLOG, f"{instance}=other") == []
+    raw = f"{SERVED}/namespaces/{stage.namespace}/{BACKLOG}"
+    assert json.loads(control_plane.kubectl("get", "--raw", raw))["items"] == [value]
+    assert await stage.api.items(f"{SERVED}/namespaces/default/{BACKLOG}") == []
+    with pytest.raises(ApiError, match="there is no metric triptych_encoder_other"):
+        await stage.values("triptych_encoder_other")
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        control_plane.kubectl("get", "--raw", raw, "--as=nobody")
+    assert "(Forbidden)" in refused.value.stderr
+    named = control_plane.kubectl("api-resources", "--api-group=external.metrics.k8s.io", "-o=name")
+    assert f"{BACKLOG}.external.metrics.k8s.io" in named.splitlines()
+
+    administrator = control_plane.authority.issue("admin-again", groups=("system:masters",))
+    for stranger in (None, administrator):
+        with pytest.raises(aiohttp.ClientError):
+            await stage.directly(stranger)
+    other = control_plane.front_proxy.issue("not-the-front-proxy")
+    assert await stage.directly(other) == 403
+    assert await stage.directly(control_plane.front_proxy.issue("front-proxy-client")) == 200
+
+
+async def test_the_next_operator_is_trusted_in_place_of_the_last(
+    stage: Stage, control_plane: ControlPlane
+) -> None:
+    await stage.apply(replicas=1)
+    await stage.until_values(BACKLOG)
+    before = (await stage.api.get(API_SERVICE))["spec"]["caBundle"]
+    await stage.operator.kill()
+    await stage.operator.start()
+
+    async def trusts_another() -> bool:
+        spec = (await stage.api.get(API_SERVICE))["spec"]
+        return bool(spec["caBundle"] != before)
+
+    await eventually(trusts_another, "another authority", seconds=SECONDS)
+    await stage.until_values(BACKLOG)
+    since = control_plane.audit.position()
+    await stage.until_values(BACKLOG)
+    await asyncio.sleep(PERIOD + 1)  # for another look of the operator at what it has registered
+    written = {
+        entry.write.resource
+        for entry in control_plane.audit.entries(since, user="admin")
+        if entry.write.resource in ("apiservices", "endpointslices")
+    }
+    assert written == set()

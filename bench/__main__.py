@@ -25,8 +25,14 @@ from bench.serving import Plan
 from bench.systems import CORES, OURS, SYSTEMS, Tuning
 
 DEFAULT: Final = ("serving", "repeated", "overhead", "encoder", "transfer", "crosscheck")
-PARTS: Final = (*DEFAULT, "operator", "autoscaling")
-MODULES: Final = ("encoder", "transfer", "operator", "autoscaling")  # programs of their own
+PARTS: Final = (*DEFAULT, "caches", "operator", "autoscaling")
+MODULES: Final = (
+    "encoder",
+    "transfer",
+    "caches",
+    "operator",
+    "autoscaling",
+)  # programs of their own
 MODULE_SECONDS: Final = 900.0
 
 
@@ -114,7 +120,7 @@ def _parser() -> argparse.ArgumentParser:
         "parts",
         nargs="*",
         type=_part,
-        help=f"of {', '.join(PARTS)}; default: all but operator and autoscaling",
+        help=f"of {', '.join(PARTS)}; default: all but caches, operator and autoscaling",
     )
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=SYSTEMS)
     parser.add_argument("--concurrency", nargs="+", type=int, default=[1, 4, 8])

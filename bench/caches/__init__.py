@@ -1,0 +1,1 @@
+"""What caches and routing by content are worth."""

@@ -38,7 +38,7 @@ def test_a_quantity_has_the_form_in_which_the_server_keeps_it(
 def test_the_form_keeps_the_value_and_is_its_own_form(number: Decimal, suffix: str) -> None:
     quantity = f"{number:f}{suffix}"
     kept = str(canonical(quantity))
-    number_kept = Decimal(kept.rstrip("numkMGTPi"))
+    number_kept = Decimal(kept.rstrip("numkKMGTPi"))
     value = number_kept * POWERS[kept.lstrip("0123456789")]
     assert 0 <= value - parse_quantity(quantity) < Decimal("1e-9")
     assert canonical(kept) == kept

@@ -27,8 +27,8 @@ from triptych_models.catalog import builtin_folder
 pytestmark = [pytest.mark.torch, pytest.mark.processes, pytest.mark.timeout(3600)]
 
 FULL = os.environ.get("TRIPTYCH_SWEEP") == "full"
-TRIALS = 2000 if FULL else 120
-CONTROL_TRIALS = 200 if FULL else 40
+TRIALS = 2000 if FULL else 100
+CONTROL_TRIALS = 200 if FULL else 30
 SIGMAS = 4.0
 
 

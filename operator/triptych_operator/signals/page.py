@@ -53,7 +53,9 @@ _LINE: Final = re.compile(
     r"(?P<sample>[a-z_]+)(?:\{(?P<labels>[^{}]*)\})?[ \t]+(?P<value>[-+.0-9a-zA-Z]+)"
     r"(?:[ \t]+-?[0-9]+)?[ \t]*"
 )
-_LABEL: Final = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"(?:,|$)')
+_PAIR: Final = r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"(?:,|$)'
+_PAIRS: Final = re.compile(f"(?:{_PAIR})*")
+_EACH: Final = re.compile(_PAIR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +95,10 @@ def _sample(line: bytes) -> tuple[Series, float]:
 
 def _label(labels: str, wanted: str) -> str:
     """The value of the label ``wanted``: plain words in all that we measure, without escapes."""
-    if wanted == "" and labels == "":
+    if not labels and not wanted:
         return ""
-    pairs, end = {}, 0
-    for pair in _LABEL.finditer(labels):
-        if pair.start() != end:
-            break
-        pairs[pair[1]], end = pair[2], pair.end()
-    if end != len(labels) or wanted not in ("", *pairs):
+    pairs: dict[str, str] = dict(_EACH.findall(labels))
+    if _PAIRS.fullmatch(labels) is None or wanted not in ("", *pairs):
         raise PageError(f"not the labels of a sample: {labels[:80]!r}")
     return pairs.get(wanted, "")
 

@@ -31,9 +31,10 @@ test: verify lint ## everything that CI runs
 	$(run) pytest -q --durations=15
 
 .PHONY: generate
-generate: ## protobuf stubs and CRDs from their sources
+generate: ## protobuf stubs, CRDs and rules of Prometheus from their sources
 	$(run) hack/generate-protobuf
 	$(run) hack/generate-crds
+	$(run) hack/generate-prometheus
 
 .PHONY: generate-deploy
 generate-deploy: ## the objects under deploy/ from the chart (builds Helm the first time)

@@ -14,7 +14,7 @@ from tools.definitions import wait_until_served
 from tools.programs import Helm, sources
 
 DEFINITION = "multimodalservices.triptych.dev"
-MONITORS = ("servicemonitors", "podmonitors")
+MONITORS = ("servicemonitors", "podmonitors", "prometheusrules")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -41,6 +41,9 @@ containers:
       {{- end }}
       - --listen=0.0.0.0:8080
       - --metrics={{ $provider }}
+      {{- if eq $provider "keda" }}
+      - --prometheus-url={{ .Values.autoscaling.prometheus.url }}
+      {{- end }}
       {{- if eq $provider "embedded" }}
       - --metrics-service={{ .Release.Namespace }}/{{ include "triptych.metricsService" . }}
       - --metrics-address=$(POD_IP):{{ .Values.autoscaling.port }}

@@ -12,6 +12,9 @@
   "autoscaling" (list "horizontalpodautoscalers")
   "networking.k8s.io" (list "networkpolicies")
   "policy" (list "poddisruptionbudgets") }}
+{{- if eq (include "triptych.metricsProvider" .) "keda" }}
+{{- $_ := set $children "keda.sh" (list "scaledobjects") }}
+{{- end }}
 {{- range $group := keys $children | sortAlpha }}
 - apiGroups: [{{ $group | quote }}]
   resources: [{{ get $children $group | join ", " }}]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from triptych_operator.api.manifests import check_for_cluster, read_service
 from triptych_operator.api.service import MultimodalService
-from triptych_operator.desired.platform import Platform
+from triptych_operator.desired.platform import Metrics, Platform
 from triptych_operator.desired.state import desired_state
 from triptych_operator.desired.text import as_yaml
 
@@ -41,6 +41,13 @@ def add_to(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         default=DEFAULT_IMAGE,
         help="image of all tiers unless the manifest names one (default: %(default)s)",
     )
+    render.add_argument(
+        "--metrics",
+        choices=list(Metrics),
+        type=Metrics,
+        default=Metrics.EMBEDDED,
+        help="by which way autoscalers get at what the pods measure (default: %(default)s)",
+    )
     render.set_defaults(run=run_render)
 
 
@@ -58,7 +65,7 @@ def run_validate(options: argparse.Namespace) -> int:
 def run_render(options: argparse.Namespace) -> int:
     """Prints the manifests as YAML documents; 0."""
     service = _read(options.file)
-    manifests = desired_state(service, Platform(image=options.image))
+    manifests = desired_state(service, Platform(image=options.image, metrics=options.metrics))
     sys.stdout.write(as_yaml(manifests))
     return 0
 

@@ -11,7 +11,7 @@ from triptych_contract.errors import InvalidRequest
 
 from triptych_operator.cli.manifests import DEFAULT_IMAGE
 from triptych_operator.controller.settings import Election, Listen, OperatorSettings
-from triptych_operator.desired.platform import Metrics, Platform
+from triptych_operator.desired.platform import DEFAULT_PROMETHEUS, Metrics, Platform
 from triptych_operator.metrics_api.front import Front
 
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -84,6 +84,11 @@ def _add_metrics_to(command: argparse.ArgumentParser) -> None:
         help="for embedded: where to listen, as the API server reaches this process",
     )
     metrics.add_argument(
+        "--prometheus-url",
+        default=DEFAULT_PROMETHEUS,
+        help="for keda: the Prometheus that it asks (default: %(default)s)",
+    )
+    metrics.add_argument(
         "--no-signals",
         action="store_true",
         help="do not ask pods for their metrics; for an operator that cannot reach pods",
@@ -107,7 +112,9 @@ def _settings(options: argparse.Namespace) -> OperatorSettings:
     front = _front(options)
     metrics = options.metrics or (Metrics.EMBEDDED if front else Metrics.NONE)
     return OperatorSettings(
-        platform=Platform(image=options.image, metrics=Metrics(metrics)),
+        platform=Platform(
+            image=options.image, metrics=Metrics(metrics), prometheus_url=options.prometheus_url
+        ),
         kubeconfig=Path(kubeconfig) if kubeconfig else None,
         namespaces=tuple(options.namespace),
         election=election,

@@ -36,6 +36,7 @@ SERVICE_RESOURCE: Final = Kind(GROUP, VERSION, PLURAL, KIND)
 POD: Final = Kind("", "v1", "pods", "Pod")
 DEPLOYMENT: Final = Kind("apps", "v1", "deployments", "Deployment")
 AUTOSCALER: Final = Kind("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
+SCALED_OBJECT: Final = Kind("keda.sh", "v1alpha1", "scaledobjects", "ScaledObject")
 EVENT: Final = Kind("events.k8s.io", "v1", "events", "Event")
 ENDPOINT_SLICE: Final = Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 METRICS_API: Final = Kind("apiregistration.k8s.io", "v1", "apiservices", "APIService")
@@ -53,6 +54,11 @@ CHILDREN: Final = (
     DEPLOYMENT,
     AUTOSCALER,
 )
-# All that it watches.
+# All that it watches in any cluster.
 OBSERVED: Final = (SERVICE_RESOURCE, *CHILDREN, POD)
-BY_NAME: Final = {kind.name: kind for kind in OBSERVED}
+BY_NAME: Final = {kind.name: kind for kind in (*OBSERVED, SCALED_OBJECT)}
+
+
+def observed(*, by_keda: bool) -> tuple[Kind, ...]:
+    """All that is watched, where KEDA makes the autoscalers, or nobody but us."""
+    return (*OBSERVED, SCALED_OBJECT) if by_keda else OBSERVED

@@ -48,10 +48,13 @@ class Audit:
         scopes: Sequence[str | None],
         period: float,
         changed: Callable[[ServiceKey], None],
+        *,
+        kinds: Sequence[Kind] = OBSERVED,
     ) -> None:
         self._api = api
         self._store = store
         self._scopes = scopes
+        self._kinds = kinds
         self._period = period
         self._changed = changed
         self._relisted: set[Kind] = set()
@@ -64,7 +67,7 @@ class Audit:
         Raises:
             Refusal: a list was refused.
         """
-        for kind in OBSERVED:
+        for kind in self._kinds:
             for scope in self._scopes:
                 async for items, _ in self._api.pages(kind, scope, selector(kind)):
                     for body in items:
@@ -80,9 +83,9 @@ class Audit:
         """Compares every kind once a period, for ever."""
         loop = asyncio.get_running_loop()
         while True:
-            for kind in OBSERVED:
+            for kind in self._kinds:
                 await self._try(kind)
-                await self._pause(loop.time() + self._period / len(OBSERVED))
+                await self._pause(loop.time() + self._period / len(self._kinds))
 
     async def compare(self, kind: Kind) -> None:
         """Compares all objects of ``kind`` with the store.

@@ -53,8 +53,10 @@ class Edge:
         *,
         changed: Callable[[ServiceKey], None],
         listed: Callable[[Kind], None],
+        kinds: Sequence[Kind] = OBSERVED,
     ) -> None:
         self._store = store
+        self._kinds = kinds
         self._changed = changed
         self._listed = listed
 
@@ -82,7 +84,7 @@ class Edge:
         """
         tasks = await kopf.spawn_tasks(
             registry=self._registry(kubeconfig),
-            settings=_settings(),
+            settings=_settings(self._kinds),
             memories=NoMemories(),
             identity=NO_PEER,
             standalone=True,
@@ -98,7 +100,7 @@ class Edge:
     async def _until_one_ends(self, tasks: Collection[asyncio.Task[Any]], scopes: int) -> None:
         """kopf goes on when one of its watches has died, deaf to that kind: so they are counted."""
         loop = asyncio.get_running_loop()
-        needed, due = scopes * len(OBSERVED), loop.time() + _START_SECONDS
+        needed, due = scopes * len(self._kinds), loop.time() + _START_SECONDS
         while True:
             done, _ = await asyncio.wait(
                 tasks, timeout=_COUNT_SECONDS, return_when=asyncio.FIRST_COMPLETED
@@ -124,7 +126,7 @@ class Edge:
             self.take(param, event["type"], event["object"])
 
         kopf.on.login(registry=registry, id="login")(login)
-        for kind in OBSERVED:
+        for kind in self._kinds:
             declare = kopf.on.event(
                 kind.group, kind.version, kind.plural, registry=registry, id="take", param=kind
             )
@@ -132,7 +134,7 @@ class Edge:
         return registry
 
 
-def _settings() -> kopf.OperatorSettings:
+def _settings(kinds: Sequence[Kind]) -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False  # our Events are posted by ``cluster.events`` alone
     settings.scanning.disabled = True  # no rights on namespaces and definitions are needed
@@ -144,7 +146,7 @@ def _settings() -> kopf.OperatorSettings:
     settings.watching.chunk_size = PAGE
     settings.networking.error_backoffs = _RETRIES
     settings.queueing.idle_timeout = 1.0
-    for kind in OBSERVED:
+    for kind in kinds:
         if kind != SERVICE_RESOURCE:
             settings.watching.label_selectors[kind.group, kind.version, kind.plural] = (
                 CHILDREN_SELECTOR

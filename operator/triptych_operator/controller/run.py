@@ -15,7 +15,7 @@ from triptych_operator.caches.calls import HolderCalls
 from triptych_operator.cluster import connection
 from triptych_operator.cluster.api import Api
 from triptych_operator.cluster.election import Claim, LeaseElection
-from triptych_operator.cluster.kinds import SERVICE_RESOURCE
+from triptych_operator.cluster.kinds import SCALED_OBJECT, SERVICE_RESOURCE, observed
 from triptych_operator.cluster.refusals import NOT_FOUND, Refusal
 from triptych_operator.controller.audit import Audit
 from triptych_operator.controller.definition import Definition
@@ -27,6 +27,7 @@ from triptych_operator.controller.reconcile import Reconciler, utc_now
 from triptych_operator.controller.scaling import Scaler
 from triptych_operator.controller.settings import Election, OperatorSettings, Pace
 from triptych_operator.controller.workers import work
+from triptych_operator.desired.platform import Metrics
 from triptych_operator.metrics_api.provider import EmbeddedProvider
 from triptych_operator.observed.store import ServiceKey, Store
 from triptych_operator.signals.board import SignalBoard
@@ -94,14 +95,15 @@ class _Operation:
             if settings.flush_caches:
                 flushes.add(key)
 
-        audit = Audit(api, store, settings.scopes, pace.audit, changed)
+        kinds = observed(by_keda=settings.platform.metrics is Metrics.KEDA)
+        audit = Audit(api, store, settings.scopes, pace.audit, changed, kinds=kinds)
         await _fill(audit)
         self._audit = audit
         definition = Definition(api, store, changed)
         await definition.check()
         for key in store.services():
             changed(key)
-        edge = Edge(store, changed=changed, listed=audit.soon)
+        edge = Edge(store, changed=changed, listed=audit.soon, kinds=kinds)
         reconciler = Reconciler(api, store, settings.platform, changed)
         reconcile = definition.guarded(reconciler.reconcile)
         flush = definition.guarded(Flusher(api, store, settings.platform, HolderCalls()).flush)
@@ -152,6 +154,8 @@ async def _fill(audit: Audit) -> None:
 def _advice(refused: Refusal) -> str:
     if refused.status == NOT_FOUND and SERVICE_RESOURCE.plural in refused.message:
         return "; install the resource definition: kubectl apply -f crds/"
+    if refused.status == NOT_FOUND and SCALED_OBJECT.plural in refused.message:
+        return "; install KEDA, or choose another way to metrics by --metrics"
     return ""
 
 

@@ -28,7 +28,9 @@ COMPONENT: Final = "app.kubernetes.io/component"
 PART_OF: Final = "app.kubernetes.io/part-of"
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 
-PROMETHEUS_SERVICE: Final = "triptych_service"  # label of what is recorded in Prometheus
+# Labels of what Prometheus has of a resource, and of one of its tiers.
+PROMETHEUS_SERVICE: Final = "triptych_service"
+PROMETHEUS_TIER: Final = "triptych_tier"
 
 _SIGNAL_WORDS: Final = {
     Signal.IMAGES_PER_SECOND: "images_per_second",

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from triptych_operator.api.service import MultimodalService
+
+# Where the Prometheus operator's own examples have it.
+DEFAULT_PROMETHEUS: Final = "http://prometheus-operated.monitoring.svc:9090"
 
 
 class Metrics(StrEnum):
@@ -24,7 +28,7 @@ class Platform:
     image: str  # of all tiers, unless the resource names another
     pull_policy: str = "IfNotPresent"
     metrics: Metrics = Metrics.EMBEDDED
-    prometheus_url: str = "http://prometheus-operated.monitoring.svc:9090"  # that KEDA asks
+    prometheus_url: str = DEFAULT_PROMETHEUS  # that KEDA asks
 
     def image_of(self, service: MultimodalService) -> str:
         """The image that all pods of ``service`` run."""

@@ -14,7 +14,8 @@ from triptych_operator.desired.configmaps import config_map
 from triptych_operator.desired.deployments import deployment
 from triptych_operator.desired.disruption import disruption_budget
 from triptych_operator.desired.network import network_policy
-from triptych_operator.desired.platform import Platform
+from triptych_operator.desired.platform import Metrics, Platform
+from triptych_operator.desired.scaledobjects import scaled_object
 from triptych_operator.desired.services import service as service_of
 from triptych_operator.json_values import JsonObject
 
@@ -27,6 +28,7 @@ KINDS: Final = (
     "PodDisruptionBudget",
     "Deployment",
     "HorizontalPodAutoscaler",
+    "ScaledObject",
 )
 
 
@@ -54,4 +56,5 @@ def _of_tier(service: MultimodalService, tier: Tier, platform: Platform) -> Iter
     yield deployment(service, tier, platform)
     autoscaling = service.spec.tier(tier).autoscaling
     if autoscaling is not None and autoscaling.acts:
-        yield autoscaler(service, tier, autoscaling, platform)
+        by_keda = platform.metrics is Metrics.KEDA
+        yield (scaled_object if by_keda else autoscaler)(service, tier, autoscaling, platform)

@@ -24,7 +24,10 @@ from triptych_operator.json_values import JsonObject
 from triptych_operator.observed.snapshot import Snapshot, TierSnapshot
 
 # Kinds of autoscalers, and the names of their fields for the fewest and the most pods.
-_FIELDS: Final = {"HorizontalPodAutoscaler": ("minReplicas", "maxReplicas")}
+_FIELDS: Final = {
+    "HorizontalPodAutoscaler": ("minReplicas", "maxReplicas"),
+    "ScaledObject": ("minReplicaCount", "maxReplicaCount"),
+}
 _NO_RATIO: Final = Ratio()
 
 

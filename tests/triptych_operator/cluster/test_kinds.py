@@ -5,8 +5,10 @@ from triptych_operator.cluster.kinds import (
     DEPLOYMENT,
     OBSERVED,
     POD,
+    SCALED_OBJECT,
     SERVICE_RESOURCE,
     Kind,
+    observed,
 )
 from triptych_operator.desired.state import KINDS
 
@@ -34,6 +36,8 @@ def test_versions_are_written_as_in_manifests() -> None:
 
 
 def test_every_kind_that_is_built_can_be_applied_and_is_observed() -> None:
-    assert {kind.name for kind in CHILDREN} == set(KINDS)
+    assert {kind.name for kind in (*CHILDREN, SCALED_OBJECT)} == set(KINDS)
+    assert observed(by_keda=True) == (*OBSERVED, SCALED_OBJECT)
+    assert observed(by_keda=False) == OBSERVED
     assert {*CHILDREN, SERVICE_RESOURCE, POD} == set(OBSERVED)
-    assert all(BY_NAME[kind.name] is kind for kind in OBSERVED)
+    assert all(BY_NAME[kind.name] is kind for kind in observed(by_keda=True))

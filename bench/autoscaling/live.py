@@ -67,8 +67,8 @@ TIERS: Final = tuple(TARGETS["signals"])
 class Plan:
     """How long each load lasts, and the quiet after it."""
 
-    load_seconds: float = 90.0
-    quiet_seconds: float = 90.0
+    load_seconds: float = 75.0
+    quiet_seconds: float = 75.0
 
     def phases(self) -> list[tuple[Phase, Tier | None]]:
         """Phases with the tier that each is to grow, after a first quiet."""
@@ -96,6 +96,7 @@ class Proof:
     stretches: tuple[Stretch, ...]
     readings: tuple[Reading, ...]
     outcomes: tuple[Outcome, ...]
+    blind: tuple[str, ...]  # why looks failed, if any did
 
     @property
     def lines(self) -> list[Line]:
@@ -166,7 +167,7 @@ def prove(cluster: Cluster, url: str, plan: Plan) -> Proof:
     for phase, grows in phases:
         stretches.append(Stretch(phase.name, at, at + phase.seconds, grows))
         at += phase.seconds
-    return Proof(tuple(stretches), tuple(watch.readings), tuple(outcomes))
+    return Proof(tuple(stretches), tuple(watch.readings), tuple(outcomes), tuple(watch.failures))
 
 
 def expected(plan: Plan) -> list[Line]:
@@ -222,6 +223,8 @@ def main() -> int:
         print(f"\nSimulated:\n\n{table(expected(plan))}")
     for error in {one.error for one in proof.outcomes if one.error}:
         print(f"failed with {error}", file=sys.stderr)
+    for failure in proof.blind:
+        print(f"a look failed: {failure}", file=sys.stderr)
     wrong = problems(proof.lines)
     print("\n".join(wrong), file=sys.stderr)
     return int(bool(wrong) and options.by == "signals")

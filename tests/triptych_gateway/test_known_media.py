@@ -89,3 +89,23 @@ def test_the_books_balance_whatever_is_sent():
             assert known.find(salt, str(draw.randrange(40)), "") is not content
         known.check()
     assert known.size_bytes > 20_000
+
+
+def test_a_name_never_leads_to_what_its_tenant_did_not_send_under_it():
+    known, draw = KnownMedia(40_000), random.Random(2)
+    sent: dict[tuple[bytes, str], list[Content]] = {}
+    for _ in range(3_000):
+        salt, uuid = draw.choice((A, B)), str(draw.randrange(12))
+        content = Content.of(bytes([draw.randrange(4)]) * draw.randrange(1, 3_000))
+        url = draw.choice((INLINE, URL, URL + "?2"))
+        found = known.find(salt, uuid, draw.choice(("", URL)))
+        mine = sent.setdefault((salt, uuid), [])
+        assert found is None or found in mine
+        try:
+            known.bind(salt, uuid, url, content)
+        except MediaConflict:
+            assert known.find(salt, uuid, "").digest != content.digest
+        else:
+            mine.append(content)
+            kept = known.find(salt, uuid, "")
+            assert kept is None or kept.digest == content.digest

@@ -1,5 +1,6 @@
 """Pictures that clients name, and tenants that share nothing, through the whole gateway."""
 
+import asyncio
 import base64
 
 import httpx2 as httpx
@@ -87,6 +88,15 @@ async def test_another_picture_under_the_same_name_is_a_conflict(stand, picture)
             assert answer.status_code == 409
             assert answer.json()["error"]["code"] == "media_conflict"
         assert (await client.post(PATH, json=about(None, "cat"))).status_code == 200
+
+
+async def test_of_two_pictures_that_come_at_once_under_one_name_one_is_a_conflict(stand, picture):
+    async with stand() as made, client_of(made) as client:
+        bodies = [about(inline(picture(side, side)), "cat") for side in (56, 84)]
+        answers = await asyncio.gather(*(client.post(PATH, json=body) for body in bodies))
+        assert sorted(answer.status_code for answer in answers) == [200, 409]
+        again = await asyncio.gather(*(client.post(PATH, json=body) for body in bodies))
+        assert [one.status_code for one in again] == [one.status_code for one in answers]
 
 
 async def test_a_name_alone_that_leads_nowhere_asks_for_the_picture(stand, picture):

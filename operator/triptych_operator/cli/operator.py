@@ -100,11 +100,16 @@ def run_operator(options: argparse.Namespace) -> int:
     # kopf and the client of Kubernetes take a second to load: not for the other commands.
     from triptych_operator.controller.process import operate  # noqa: PLC0415
 
-    operate(_settings(options), verbose=options.verbose)
+    operate(settings_of(options), verbose=options.verbose)
     return 0
 
 
-def _settings(options: argparse.Namespace) -> OperatorSettings:
+def settings_of(options: argparse.Namespace) -> OperatorSettings:
+    """What the arguments ask for.
+
+    Raises:
+        InvalidRequest: of two that belong together one is missing.
+    """
     kubeconfig = os.environ.get("KUBECONFIG")
     election = None
     if not options.no_election:

@@ -37,7 +37,7 @@ def tables(hours: float) -> list[Table]:
     ways = [simulate.WAITING, *map(busy, ("500m", "600m", "700m", "800m"))]
     ways += [simulate.DECODE_BY_ROOM, fused("600m")]
     two = [busy("600m"), fused("600m")]
-    rush = Day(3600.0, low=1.0, high=180.0, burst_every=1800.0)
+    rush = Day(hours * 150, low=1.0, high=180.0, burst_every=1800.0)
     return [
         Table("A day of pictures", ways, PICTURES, day),
         Table("A day of text", ways, TEXT, day),

@@ -42,7 +42,7 @@ def kubelet(control_plane: ControlPlane, layout: Layout, resolver: Path) -> Flag
         "clusterDomain": "cluster.local",
         "clusterDNS": [DNS_SERVICE],
         "resolvConf": str(resolver),
-        "podLogsDir": str(layout.run / "pod-logs"),
+        "podLogsDir": str(layout.pod_logs),
         "volumePluginDir": str(layout.run / "volume-plugins"),
         # Images come from no registry: one that is collected would be missing for good.
         "imageGCHighThresholdPercent": 100,

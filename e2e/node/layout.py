@@ -61,6 +61,11 @@ class Layout:
         return self.run / "control-plane"
 
     @property
+    def pod_logs(self) -> Path:
+        """The kubelet's folder of the logs of pods."""
+        return self.run / "pod-logs"
+
+    @property
     def kubeconfig(self) -> Path:
         """The administrator's."""
         return self.control_plane / "admin.kubeconfig"

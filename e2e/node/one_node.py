@@ -108,6 +108,10 @@ class OneNode(Cluster):
         """Has an image of the node known by another name too."""
         self._containerd.tag(name, other)
 
+    def pod_logs(self, pod: str, pod_uid: str, namespace: str = "default") -> Path:
+        """The folder in which a folder per container holds its logs; gone when the pod is."""
+        return self.layout.pod_logs / f"{namespace}_{pod}_{pod_uid}"
+
     def kill(self, pod_uid: str) -> None:
         """Ends the program of a pod as a crash does, by SIGKILL; its kubelet starts it again.
 

@@ -38,6 +38,15 @@ class Product:
             *("--set", "replicas=1", "--wait", "--timeout", "110s"),
         )
 
+    def upgrade(self, *values: str) -> None:
+        """Upgrades the release with further ``values``, and waits for the operator."""
+        given = [part for value in values for part in ("--set", value)]
+        self.helm.run(
+            *("upgrade", "triptych", CHART, "--namespace", SYSTEM, "--reset-then-reuse-values"),
+            *given,
+            *("--wait", "--timeout", "110s"),
+        )
+
     def uninstall(self) -> None:
         self.helm.run("uninstall", "triptych", "--namespace", SYSTEM, "--wait")
 
@@ -84,6 +93,18 @@ class Product:
         address = self.node.kubectl("get", "service", f"{name}-gateway", "-o", where)
         return f"http://{address}:8000/v1"
 
+    def wait_gone(self, addresses: frozenset[str], seconds: float = READY_SECONDS) -> None:
+        """Waits until the pods at ``addresses`` have ended.
+
+        Raises:
+            TimeoutError: one has not.
+        """
+        deadline = time.monotonic() + seconds
+        while left := self.addresses() & addresses:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{sorted(left)} do not end")
+            time.sleep(0.5)
+
     def wait_restarted(self, pod: str, seconds: float = READY_SECONDS) -> None:
         """Waits until a pod whose program ended is ready again.
 
@@ -103,12 +124,26 @@ class Product:
 
     def pods(self, tier: str = "") -> dict[str, str]:
         """Uids of the pods of one tier, or of all, by name; without those that are ending."""
+        found = (one["metadata"] for one in self._pods(tier) if not _ends(one))
+        return {one["name"]: one["uid"] for one in found}
+
+    def addresses(self, tier: str = "", *, ending: bool = True) -> frozenset[str]:
+        """Addresses of the pods of one tier, or of all; without those ``ending`` if they are not
+        wanted."""
+        found = (one for one in self._pods(tier) if ending or not _ends(one))
+        return frozenset(one["status"].get("podIP", "") for one in found) - {""}
+
+    def _pods(self, tier: str) -> list[Object]:
         labels = "app.kubernetes.io/instance=shapes"
         if tier:
             labels += f",app.kubernetes.io/component={tier}"
         found = json.loads(self.node.kubectl("get", "pods", "-l", labels, "-o", "json"))
-        staying = (one["metadata"] for one in found["items"])
-        return {one["name"]: one["uid"] for one in staying if "deletionTimestamp" not in one}
+        items: list[Object] = found["items"]
+        return items
+
+
+def _ends(pod: Object) -> bool:
+    return "deletionTimestamp" in pod["metadata"]
 
 
 @contextmanager

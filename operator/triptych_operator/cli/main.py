@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from triptych_contract.errors import TriptychError
 
-from triptych_operator.cli import ask, caches, manifests, operator, status, up
+from triptych_operator.cli import ask, caches, manifests, operator, status, top, up
 
 DESCRIPTION = """\
 Triptych serves vision-language models with the vision encoder, the prefill and the decode as
@@ -20,6 +20,7 @@ in a cluster, and is the operator that makes it so there.
   triptych ask --image F.png "What is this?"   ask it something
   triptych render -f examples/shapes.yaml      the manifests that the operator applies for it
   triptych status shapes                       how a service in a cluster is, and why
+  triptych top shapes                          what its pods do now, and which tier limits
   triptych caches shapes                       what its caches hold, of which encoder's making
   triptych flush shapes                        have them drop what other encoders made
   triptych operator                            apply them for every MultimodalService of a cluster
@@ -56,5 +57,6 @@ def _parser() -> argparse.ArgumentParser:
     manifests.add_to(commands)
     operator.add_to(commands)
     status.add_to(commands)
+    top.add_to(commands)
     caches.add_to(commands)
     return parser

@@ -12,8 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from triptych_contract.errors import NotFound, Unavailable
 
+from triptych_operator.api.manifests import validate_service
+from triptych_operator.api.service import MultimodalService
 from triptych_operator.api.status import ServiceStatus, status_in
+from triptych_operator.cluster.refusals import FORBIDDEN, Refusal
 from triptych_operator.desired import naming
+from triptych_operator.observed.store import ServiceKey
 
 if TYPE_CHECKING:
     from triptych_operator.cluster.api import Api
@@ -38,20 +42,18 @@ class Resource:
         self._namespace = namespace
         self._name = name
 
+    @property
+    def key(self) -> ServiceKey:
+        """Which resource it is."""
+        return ServiceKey(self._namespace, self._name)
+
     async def read(self) -> Found:
-        """The resource as it stands.
+        """What of the resource is shown, as it stands.
 
         Raises:
             NotFound: there is none of that name.
         """
-        from triptych_operator.cluster.kinds import SERVICE_RESOURCE  # noqa: PLC0415
-
-        body = await self._api.find(SERVICE_RESOURCE, self._namespace, self._name)
-        if body is None:
-            raise NotFound(
-                f"no MultimodalService {self._name} in namespace {self._namespace}; "
-                "`kubectl get mms -A` lists all of them"
-            )
+        body = await self._body()
         return Found(
             namespace=self._namespace,
             name=self._name,
@@ -59,6 +61,16 @@ class Resource:
             topology=body["spec"]["topology"],
             status=status_in(body),
         )
+
+    async def service(self) -> MultimodalService:
+        """The resource itself, as it stands.
+
+        Raises:
+            NotFound: there is none of that name.
+            InvalidRequest: its spec is of another version than this command.
+        """
+        body = await self._body()
+        return validate_service(body, f"{self._namespace}/{self._name}")
 
     async def pods(self) -> list[Mapping[str, Any]]:
         """Its pods, as the API server hands them out."""
@@ -72,6 +84,30 @@ class Resource:
         """What a pod serves by HTTP at ``path``."""
         where = f"/api/v1/namespaces/{self._namespace}/pods/{pod}:{port}/proxy/{path}"
         return await self._api.text(where)
+
+    async def page_if_any(self, pod: str, port: int, path: str) -> str | None:
+        """What a pod serves by HTTP at ``path``; ``None`` when it does not answer.
+
+        Raises:
+            Refusal: nobody may be asked.
+        """
+        try:
+            return await self.page(pod, port, path)
+        except Refusal as refused:
+            if refused.status == FORBIDDEN:
+                raise
+            return None
+
+    async def _body(self) -> Mapping[str, Any]:
+        from triptych_operator.cluster.kinds import SERVICE_RESOURCE  # noqa: PLC0415
+
+        body = await self._api.find(SERVICE_RESOURCE, self._namespace, self._name)
+        if body is None:
+            raise NotFound(
+                f"no MultimodalService {self._name} in namespace {self._namespace}; "
+                "`kubectl get mms -A` lists all of them"
+            )
+        return body
 
     async def annotate(self, annotation: str, value: str) -> None:
         """Sets an annotation of the resource.
@@ -115,7 +151,6 @@ async def opened(options: argparse.Namespace) -> AsyncIterator[Resource]:
     # The client of Kubernetes takes a second to load: not for the other commands.
     from triptych_operator.cluster.api import Api  # noqa: PLC0415
     from triptych_operator.cluster.connection import load  # noqa: PLC0415
-    from triptych_operator.cluster.refusals import Refusal  # noqa: PLC0415
 
     async with Api(await load(options.kubeconfig)) as api:
         try:

@@ -8,6 +8,7 @@ from typing import Final
 from triptych_contract.errors import TriptychError
 
 CONFLICT: Final = 409
+FORBIDDEN: Final = 403
 NOT_FOUND: Final = 404
 INVALID: Final = 422
 TOO_MANY_REQUESTS: Final = 429

@@ -46,6 +46,8 @@ _LABELS: Final[Mapping[str, str]] = {
     Metric.KV_TOKENS_USED: "",
     Metric.KV_TOKENS_CAPACITY: "",
     Metric.LEASES: "",
+    Metric.CACHE_HITS: "cache",
+    Metric.CACHE_MISSES: "cache",
 }
 _MOST_LINES: Final = 1000  # of a page; a worker's has 30
 _WANTED: Final = re.compile(rb"\n((?:" + "|".join(_LABELS).encode() + rb")[{ \t][^\n]*)")

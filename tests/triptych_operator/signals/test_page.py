@@ -43,6 +43,8 @@ OF_WORKERS = {
     f"{Metric.TPOT_SECONDS}_sum",
     f"{Metric.TPOT_SECONDS}_count",
     Metric.BUSY_SECONDS,
+    Metric.CACHE_HITS,
+    Metric.CACHE_MISSES,
     Metric.IMAGES,
     Metric.VISUAL_TOKENS,
     Metric.INPUT_TOKENS,
@@ -53,7 +55,7 @@ OF_WORKERS = {
     Metric.KV_TOKENS_CAPACITY,
     Metric.LEASES,
 }
-LABELS = {"stage", "modality"}
+LABELS = {"stage", "modality", "cache"}
 
 
 def by_the_library(page: bytes) -> dict[Series, float]:

@@ -1,13 +1,14 @@
 """Whole manifests against files that were read by eye. UPDATE_GOLDEN=1 writes them anew."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from mms_builders import service
 from triptych_operator.api.manifests import read_service
 from triptych_operator.api.service import MultimodalService
-from triptych_operator.desired.platform import Platform
+from triptych_operator.desired.platform import Metrics, Platform
 from triptych_operator.desired.state import desired_state
 from triptych_operator.desired.text import as_yaml
 
@@ -78,10 +79,23 @@ CASES: dict[str, MultimodalService] = {
 }
 
 
+AUTOSCALERS = ("HorizontalPodAutoscaler", "ScaledObject")
+
+
+@pytest.mark.parametrize("metrics", list(Metrics))
+def test_autoscalers_are_those_that_were_reviewed_whatever_they_go_by(metrics: Metrics) -> None:
+    resource = read_service(EXAMPLES / "autoscaled.yaml")
+    made = desired_state(resource, replace(PLATFORM, metrics=metrics))
+    text = as_yaml([one for one in made if one["kind"] in AUTOSCALERS])
+    compare(text, GOLDEN / f"autoscalers/{metrics}.yaml")
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_the_manifests_are_those_that_were_reviewed(name: str) -> None:
-    text = as_yaml(desired_state(CASES[name], PLATFORM))
-    path = GOLDEN / f"{name}.yaml"
+    compare(as_yaml(desired_state(CASES[name], PLATFORM)), GOLDEN / f"{name}.yaml")
+
+
+def compare(text: str, path: Path) -> None:
     if os.environ.get("UPDATE_GOLDEN") == "1":
         path.write_text(text, encoding="utf-8")
     assert text == path.read_text(encoding="utf-8")

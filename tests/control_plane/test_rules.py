@@ -147,6 +147,7 @@ CASES: dict[str, Case] = {
     "not the value of a label": Case("a b", ""),
     "not a duration: write": Case("30", "0s"),
     "not a duration above 0": Case("0s", "1h30m"),
+    "not the name of a header": Case("x_tenant", "X-Tenant"),
     "not a network": Case("10.0.0.1/8", "10.0.0.0/8"),
 }
 

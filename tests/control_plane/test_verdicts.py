@@ -72,7 +72,7 @@ INVALID: dict[str, dict[str, Any]] = {
     "no source": manifest(model__source=None),
     "no topology": manifest(topology=None),
     "an encoder without a revision": manifest(model__encoder={"source": "builtin://a"}),
-    "autoscaling without metrics": manifest(tiers__decode__autoscaling={"max": 2}),
+    "autoscaling without a bound": manifest(tiers__decode__autoscaling={"min": 2}),
     # Types
     "a number as text": manifest(tiers__encoder__replicas="2"),
     "a text as number": manifest(model__revision=1),

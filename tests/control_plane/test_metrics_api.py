@@ -30,6 +30,7 @@ from triptych_worker.domain import Load
 
 NAME: Final = "v1beta1.external.metrics.k8s.io"
 API_SERVICE: Final = f"/apis/apiregistration.k8s.io/v1/apiservices/{NAME}"
+RESOURCE: Final = "/apis/triptych.dev/v1alpha1/namespaces/{}/multimodalservices/shapes"
 SERVED: Final = "/apis/external.metrics.k8s.io/v1beta1"
 BACKLOG: Final = "triptych_encoder_backlog_tokens"
 SECONDS: Final = 90.0
@@ -74,9 +75,8 @@ class Stage:
         tiers = {tier: {"template": template} for tier in ("encoder", "fused", "gateway")}
         tiers["encoder"] |= encoder
         body = manifest(topology="EncodeSplit", tiers=tiers)
-        path = f"/apis/triptych.dev/v1alpha1/namespaces/{self.namespace}/multimodalservices/shapes"
         body["metadata"]["name"] = "shapes"
-        await self.api.apply(path, body, manager="user")
+        await self.api.apply(RESOURCE.format(self.namespace), body, manager="user")
 
     async def encoders(self) -> list[Object]:
         """The encoder pods that have an address."""
@@ -89,11 +89,12 @@ class Stage:
             and "deletionTimestamp" not in pod["metadata"]
         ]
 
-    async def autoscaler(self) -> Object:
-        """The encoder's."""
-        return await self.api.get(
-            f"/apis/autoscaling/v2/namespaces/{self.namespace}/horizontalpodautoscalers/shapes-encoder"
-        )
+    async def scaling_conditions(self) -> list[Object]:
+        """Those of the encoders' autoscaler; none before it has any."""
+        name = f"namespaces/{self.namespace}/horizontalpodautoscalers/shapes-encoder"
+        found = await self.api.find(f"/apis/autoscaling/v2/{name}") or {}
+        conditions: list[Object] = found.get("status", {}).get("conditions", [])
+        return conditions
 
     async def values(self, metric: str, selector: str = "") -> list[Object]:
         """What the API server hands out of a metric."""
@@ -118,13 +119,25 @@ class Stage:
         """Waits until the autoscaler says whether it can work; that condition."""
 
         async def look() -> Object | None:
-            conditions = (await self.autoscaler())["status"]["conditions"]
-            active: Object = next(one for one in conditions if one["type"] == "ScalingActive")
-            return active if active["status"] == status else None
+            active = ("ScalingActive", status)
+            conditions = await self.scaling_conditions()
+            return next((one for one in conditions if (one["type"], one["status"]) == active), None)
 
         found = await eventually(look, f"ScalingActive={status}", seconds=SECONDS)
         assert found is not None
         return found
+
+    async def until_limited(self) -> str:
+        """Waits until the status names an adapter as what limits the encoders; what it says."""
+
+        async def look() -> str:
+            resource = await self.api.get(RESOURCE.format(self.namespace))
+            tiers = resource.get("status", {}).get("tiers", ())
+            limits = (tier.get("limitedBy", "") for tier in tiers if tier["name"] == "encoder")
+            told: str = next(limits, "")
+            return told if "belongs to" in told else ""
+
+        return await eventually(look, "an adapter in limitedBy", seconds=SECONDS)
 
     async def directly(self, pair: KeyPair | None) -> int:
         """The status of an answer to a call past the API server.
@@ -155,7 +168,7 @@ class Stage:
         try:
             await eventually(look, f"{count} encoders", seconds=SECONDS)
         except TimeoutError as error:
-            stands = json.dumps((await self.autoscaler())["status"], indent=1)
+            stands = json.dumps(await self.scaling_conditions(), indent=1)
             raise TimeoutError(f"{error}\n{stands}\n{self.operator.tail()}") from error
 
 
@@ -243,6 +256,24 @@ async def test_an_autoscaler_follows_what_pods_tell_and_stands_still_when_none_d
     assert await stage.values(BACKLOG) == []
     assert len(await stage.encoders()) == 2
     stage.pages.silent = False
+    await stage.until_scaling_is("True")
+
+
+async def test_where_another_adapter_takes_the_api_the_status_says_so_and_nothing_is_taken_back(
+    stage: Stage,
+) -> None:
+    await stage.apply(autoscaling=scaling("100"))
+    await stage.until_scaling_is("True")
+    ours = await stage.api.get(API_SERVICE)
+    theirs = {"name": "adapter", "namespace": "monitoring", "port": 443}
+    taken = {"spec": {"service": theirs, "caBundle": None, "insecureSkipTLSVerify": True}}
+    taken = await stage.api.merge(API_SERVICE, taken)
+    told = await stage.until_limited()
+    assert told.startswith("AutoscalerCannotRead: APIService v1beta1.external.metrics.k8s.io")
+    assert "belongs to monitoring/adapter" in told
+    assert (await stage.api.get(API_SERVICE))["spec"] == taken["spec"]
+    back = {"service": ours["spec"]["service"], "insecureSkipTLSVerify": None}
+    await stage.api.merge(API_SERVICE, {"spec": back})
     await stage.until_scaling_is("True")
 
 

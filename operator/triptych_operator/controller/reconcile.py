@@ -22,7 +22,7 @@ from triptych_operator.controller.applier import Applier
 from triptych_operator.desired.platform import Platform
 from triptych_operator.desired.wanted import Wanted, WantedCache
 from triptych_operator.json_values import JsonObject
-from triptych_operator.observed.snapshot import snapshot_of
+from triptych_operator.observed.snapshot import explained, snapshot_of
 from triptych_operator.observed.store import ServiceKey, Store, key_of
 from triptych_operator.observed.troubles import Trouble
 from triptych_operator.rollout.admission import pods_to_admit
@@ -56,6 +56,7 @@ class Reconciler:
 
     Args:
         changed: called with a resource when the answer to a write has told something new of it.
+        signals_problem: why autoscalers do not get at Triptych's own signals, or nothing.
     """
 
     def __init__(
@@ -65,12 +66,15 @@ class Reconciler:
         platform: Platform,
         changed: Callable[[ServiceKey], None],
         clock: Clock = utc_now,
+        *,
+        signals_problem: Callable[[], str] = str,
     ) -> None:
         self._api = api
         self._store = store
         self._wanted = WantedCache(platform)
         self._changed = changed
         self._clock = clock
+        self._signals_problem = signals_problem
         self._applier = Applier(api, store)
 
     async def reconcile(self, key: ServiceKey) -> None:
@@ -96,7 +100,8 @@ class Reconciler:
             return
         refused = await self._bring_about(key, wanted, step, manifests)
         trouble = _trouble(refused) if refused else None
-        snapshot = snapshot_of(self._store.children(key), trouble)
+        observed = snapshot_of(self._store.children(key), trouble)
+        snapshot = explained(observed, self._signals_problem())
         status = status_of(service, revisions, snapshot, previous, seconds(self._clock()))
         await self._report(began, service, status)
         if refused:

@@ -96,15 +96,18 @@ class _Operation:
                 flushes.add(key)
 
         kinds = observed(by_keda=settings.platform.metrics is Metrics.KEDA)
+
+        all_changed = _for_each(store, changed)
         audit = Audit(api, store, settings.scopes, pace.audit, changed, kinds=kinds)
         await _fill(audit)
         self._audit = audit
         definition = Definition(api, store, changed)
         await definition.check()
-        for key in store.services():
-            changed(key)
+        all_changed()
+        provider = self._provider(api, board, all_changed)
         edge = Edge(store, changed=changed, listed=audit.soon, kinds=kinds)
-        reconciler = Reconciler(api, store, settings.platform, changed)
+        problem = provider.problem if provider is not None else str
+        reconciler = Reconciler(api, store, settings.platform, changed, signals_problem=problem)
         reconcile = definition.guarded(reconciler.reconcile)
         flush = definition.guarded(Flusher(api, store, settings.platform, HolderCalls()).flush)
         scaler = Scaler(api, store, board, settings.platform)
@@ -118,8 +121,7 @@ class _Operation:
                 group.create_task(definition.run(pace.definition))
                 if settings.read_signals:
                     group.create_task(read_signals(store, board))
-                if settings.front is not None:
-                    provider = EmbeddedProvider(api, board, settings.front, utc_now)
+                if provider is not None:
                     group.create_task(provider.run())
                 for _ in range(pace.workers):
                     group.create_task(work(due, reconcile, pace.reconcile))
@@ -134,6 +136,22 @@ class _Operation:
             due.close()
             flushes.close()
             scalings.close()
+
+    def _provider(
+        self, api: Api, board: SignalBoard, changed: Callable[[], None]
+    ) -> EmbeddedProvider | None:
+        front = self._settings.front
+        return None if front is None else EmbeddedProvider(api, board, front, changed, utc_now)
+
+
+def _for_each(store: Store, changed: Callable[[ServiceKey], None]) -> Callable[[], None]:
+    """Calls ``changed`` with every resource that there is then."""
+
+    def all_changed() -> None:
+        for key in store.services():
+            changed(key)
+
+    return all_changed
 
 
 def _queue(pace: Pace) -> KeyedQueue[ServiceKey]:

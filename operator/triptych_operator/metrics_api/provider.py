@@ -28,22 +28,28 @@ class EmbeddedProvider:
     """Serves what is on ``board`` to autoscalers for as long as it runs.
 
     Args:
+        changed: called when ``problem`` has become another.
         clock: the present, with its time zone.
     """
 
     def __init__(
-        self, api: Api, board: SignalBoard, front: Front, clock: Callable[[], datetime]
+        self,
+        api: Api,
+        board: SignalBoard,
+        front: Front,
+        changed: Callable[[], None],
+        clock: Callable[[], datetime],
     ) -> None:
         self._api = api
         self._board = board
         self._front = front
+        self._changed = changed
         self._clock = clock
         self._authority = Authority(clock())
         self._registration = Registration(api, front, self._authority.certificate)
         self._secured: tuple[Serving, FrontProxy] | None = None
         self._failure = ""
 
-    @property
     def problem(self) -> str:
         """Why autoscalers do not get at the signals, or nothing."""
         return self._failure or self._registration.problem
@@ -62,6 +68,7 @@ class EmbeddedProvider:
 
     async def look(self, server: MetricsServer) -> None:
         """Sees to it that the right ones are let in, and find their way."""
+        before = self.problem()
         try:
             await self._secure(server)
             await self._registration.check()
@@ -71,6 +78,8 @@ class EmbeddedProvider:
             self._failure = error.message
         else:
             self._failure = ""
+        if self.problem() != before:
+            self._changed()
 
     async def _secure(self, server: MetricsServer) -> None:
         config = await self._api.find(CONFIG_MAP, front_proxy.NAMESPACE, front_proxy.CONFIG_MAP)

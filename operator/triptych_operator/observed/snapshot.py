@@ -7,7 +7,7 @@ field that is not there yet (a pod just created has no status) reads as its zero
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from triptych_contract.names import Tier
@@ -17,6 +17,7 @@ from triptych_operator.observed.store import Child
 from triptych_operator.observed.troubles import Trouble, trouble_of_autoscaler, trouble_of_pod
 
 Object = Mapping[str, Any]  # as the API server hands it out
+_EXTERNAL: Final = "external metric"  # in what an autoscaler says of signals that are not its own
 _TIER_KINDS: Final = frozenset({"Deployment", "Pod", "HorizontalPodAutoscaler"})
 
 
@@ -119,6 +120,20 @@ def snapshot_of(children: Sequence[Child], refusal: Trouble | None = None) -> Sn
             by_tier.setdefault(tier, []).append((child.key.kind, body))
     tiers = tuple(_tier_among(tier, by_tier[tier]) for tier in Tier if tier in by_tier)
     return Snapshot(tiers, refusal)
+
+
+def explained(snapshot: Snapshot, cause: str) -> Snapshot:
+    """``snapshot`` with ``cause`` for why autoscalers do not get at Triptych's signals, where they
+    say no more than that they do not; as it is when ``cause`` is empty."""
+    if not cause:
+        return snapshot
+    tiers = tuple(
+        replace(tier, scaling=replace(tier.scaling, message=cause))
+        if tier.scaling is not None and _EXTERNAL in tier.scaling.message
+        else tier
+        for tier in snapshot.tiers
+    )
+    return replace(snapshot, tiers=tiers)
 
 
 def _whole(text: str) -> int:

@@ -85,7 +85,7 @@ async def test_it_serves_and_registers_itself(
     put_chart(server)
     put_front_proxy(server, front_proxy.certificate.read_text())
     front = replace(FRONT, address="127.0.0.1", port=free_port())
-    provider = EmbeddedProvider(api, SignalBoard(30), front, Clock())
+    provider = EmbeddedProvider(api, SignalBoard(30), front, list, Clock())
     with running(provider):
         await eventually(lambda: len(server.writes) == 2, "two writes", seconds=SECONDS)
         found = server.get(METRICS_API, "", API_SERVICE)
@@ -100,7 +100,7 @@ async def test_it_serves_and_registers_itself(
             session.get(url, ssl=tls, server_hostname=front.host) as answer,
         ):
             assert answer.status == 200
-    assert provider.problem == ""
+    assert provider.problem() == ""
 
 
 async def test_without_a_front_proxy_nobody_is_let_in_and_the_reason_is_told(
@@ -108,10 +108,10 @@ async def test_without_a_front_proxy_nobody_is_let_in_and_the_reason_is_told(
 ) -> None:
     put_chart(server)
     front = replace(FRONT, address="127.0.0.1", port=free_port())
-    provider = EmbeddedProvider(api, SignalBoard(30), front, Clock())
+    provider = EmbeddedProvider(api, SignalBoard(30), front, list, Clock())
     with running(provider):
-        await eventually(lambda: provider.problem, "a problem", seconds=SECONDS)
-        assert "names no front proxy" in provider.problem
+        await eventually(provider.problem, "a problem", seconds=SECONDS)
+        assert "names no front proxy" in provider.problem()
         with pytest.raises(OSError):
             await asyncio.open_connection("127.0.0.1", front.port, ssl=ssl.create_default_context())
     assert server.writes == []
@@ -123,7 +123,7 @@ async def test_certificates_are_renewed_when_due_and_when_the_front_proxy_change
     put_chart(server)
     put_front_proxy(server, front_proxy.certificate.read_text())
     clock, pair = Clock(), front_proxy.issue("front-proxy-client")
-    provider = EmbeddedProvider(api, SignalBoard(30), FRONT, clock)
+    provider = EmbeddedProvider(api, SignalBoard(30), FRONT, list, clock)
     async with MetricsServer(SignalBoard(30), "127.0.0.1", 0, clock) as serving:
         await provider.look(serving)
         first = await serial_number(serving.port, pair)
@@ -144,24 +144,34 @@ async def test_what_fails_is_told_until_it_is_over(
     server: ApiServer, api: Api, front_proxy: Authority
 ) -> None:
     put_chart(server)
-    provider = EmbeddedProvider(api, SignalBoard(30), FRONT, Clock())
+    told: list[str] = []
+    provider = EmbeddedProvider(
+        api, SignalBoard(30), FRONT, lambda: told.append(provider.problem()), Clock()
+    )
     async with MetricsServer(SignalBoard(30), "127.0.0.1", 0, Clock()) as serving:
         await provider.look(serving)
-        assert "front proxy" in provider.problem
+        assert "front proxy" in provider.problem()
         put_front_proxy(server, front_proxy.certificate.read_text())
         await provider.look(serving)
-        assert provider.problem == ""
+        assert provider.problem() == ""
         server.remove(METRICS_API, "", API_SERVICE)
         await provider.look(serving)
-        assert "there is no APIService" in provider.problem
+        assert "there is no APIService" in provider.problem()
         # What was known of the front proxy holds while the API server does not say.
         server.remove(CONFIG_MAP, "kube-system", "extension-apiserver-authentication")
         await provider.look(serving)
-        assert "front proxy" in provider.problem
+        assert "front proxy" in provider.problem()
         await serial_number(serving.port, front_proxy.issue("front-proxy-client"))
+        await provider.look(serving)
+    assert ["front proxy" in told[0], told[1], "no APIService" in told[2], len(told)] == [
+        True,
+        "",
+        True,
+        4,
+    ]
 
 
 async def test_an_address_that_is_taken_ends_it(api: Api) -> None:
     front = replace(FRONT, address="192.0.2.77")  # of nobody here
     with pytest.raises(Unavailable, match=r"cannot listen at 192\.0\.2\.77"):
-        await EmbeddedProvider(api, SignalBoard(30), front, Clock()).run()
+        await EmbeddedProvider(api, SignalBoard(30), front, list, Clock()).run()

@@ -4,8 +4,15 @@ from mms_builders import service
 from triptych_contract.names import Tier
 from triptych_operator.desired.deployments import deployment, revision
 from triptych_operator.desired.platform import Platform
-from triptych_operator.observed.snapshot import Pod, Snapshot, TierSnapshot, pod_of, tier_of
-from triptych_operator.observed.troubles import Reason
+from triptych_operator.observed.snapshot import (
+    Pod,
+    Snapshot,
+    TierSnapshot,
+    explained,
+    pod_of,
+    tier_of,
+)
+from triptych_operator.observed.troubles import Reason, Trouble
 
 PLATFORM = Platform(image="worker:1")
 
@@ -87,3 +94,21 @@ def test_what_blinds_the_autoscaler_is_kept() -> None:
     made = tier_of(Tier.ENCODER, None, [], {"status": {"conditions": [condition]}})
     assert made.scaling is not None
     assert made.scaling.reason is Reason.SCALING_BLIND
+
+
+def test_why_signals_are_not_served_is_told_where_an_autoscaler_misses_them() -> None:
+    def tier(name: Tier, message: str) -> TierSnapshot:
+        return TierSnapshot(name, scaling=Trouble(Reason.SCALING_BLIND, message))
+
+    blind = "unable to get external metric default/triptych_encoder_backlog_tokens: no metrics"
+    observed = Snapshot(
+        (
+            tier(Tier.ENCODER, blind),
+            tier(Tier.PREFILL, "unable to get metrics for resource cpu"),
+            TierSnapshot(Tier.DECODE),
+        )
+    )
+    found = explained(observed, "another adapter serves")
+    assert found.tier(Tier.ENCODER) == tier(Tier.ENCODER, "another adapter serves")
+    assert found.tiers[1:] == observed.tiers[1:]
+    assert explained(observed, "") is observed

@@ -20,7 +20,8 @@ class TierSignals:
 
     A signal that no pod could tell of is not in ``values``: nobody answering means no value, never
     0. What counts per pod (``ImagesPerSecond`` and the like) is the sum over the pods that
-    answered, for an autoscaler divides it by its pods; the others are means over what was measured.
+    answered and, for each ready one that did not, their mean, for an autoscaler divides it by its
+    pods; the others are means over what was measured.
     """
 
     tier: Tier

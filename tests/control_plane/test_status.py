@@ -42,7 +42,7 @@ async def test_causes_are_told_by_tier_and_pass(one: Served) -> None:
     found = await one.until("DecodeReady", "False", "ImagePullBackOff")
     assert found["message"].startswith(f"image {IMAGE}: ")
     stalled = await one.until("Stalled", "True", "ImagePullBackOff")
-    assert stalled["message"] == found["message"]
+    assert stalled["message"] == f"decode: {found['message']}"
     await one.until("EncoderReady", "True", "PodsReady")
 
     words = {LAST_WORDS: "torch: out of memory"}

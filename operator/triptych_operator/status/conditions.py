@@ -8,7 +8,7 @@ status does.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from triptych_contract.names import Tier
@@ -118,7 +118,8 @@ def status_of_left_alone(
     abnormal = (ConditionType.RECONCILING, ConditionType.STALLED)
     kept = (one for one in previous.conditions if one.type not in abnormal)
     verdict = _Verdict(ConditionType.STALLED, "True", reason, message)
-    stalled = _dated(verdict, previous.conditions, previous.observed_generation, now)
+    seen = max(previous.observed_generation, 0)  # a resource may be new
+    stalled = _dated(verdict, previous.conditions, seen, now)
     return previous.model_copy(update={"conditions": (*kept, stalled)})
 
 
@@ -141,7 +142,7 @@ def _overall(
 ) -> list[_Verdict]:
     """Conditions of the whole. Tiers of the ``former`` topology serve no longer but still stand."""
     waiting = [view for view in views if not view.complete]
-    troubles = [refusal, *(view.trouble for view in waiting)]
+    troubles = [refusal, *(_named(view) for view in waiting)]
     stalling = next((trouble for trouble in troubles if trouble and trouble.stalls), None)
     if not waiting and refusal is None:
         message = "every pod of every tier has the current revision and is ready"
@@ -162,6 +163,13 @@ def _overall(
         _Verdict(ConditionType.READY, "False", Reason.TIERS_NOT_READY, progress),
         _Verdict(ConditionType.RECONCILING, "True", Reason.ROLLING_OUT, progress),
     ]
+
+
+def _named(view: _TierView) -> Trouble | None:
+    """The tier's trouble, as it is told beside those of other tiers."""
+    if view.trouble is None:
+        return None
+    return replace(view.trouble, message=f"{view.snapshot.tier}: {view.trouble.message}")
 
 
 def _going(former: Sequence[Tier]) -> list[_Verdict]:

@@ -6,10 +6,14 @@ from hypothesis import strategies as st
 from mms_builders import manifest, service
 from triptych_contract.names import Tier
 from triptych_operator.api.manifests import validate_service
-from triptych_operator.api.status import Condition, ConditionType, ServiceStatus
+from triptych_operator.api.status import UNSEEN, Condition, ConditionType, ServiceStatus
 from triptych_operator.observed.snapshot import Pod, Snapshot, TierSnapshot
 from triptych_operator.observed.troubles import Reason, Trouble
-from triptych_operator.status.conditions import status_of, status_of_invalid
+from triptych_operator.status.conditions import (
+    status_of,
+    status_of_invalid,
+    status_of_left_alone,
+)
 
 SERVICE = service(tiers__decode__replicas=2)
 REVISIONS = dict.fromkeys(Tier, "new")
@@ -117,10 +121,14 @@ def test_the_message_says_which_tier_lacks_what() -> None:
 def test_a_cause_that_stays_stalls_it_with_its_message() -> None:
     pods = (Pod("a", "new", trouble=NO_ROOM), Pod("b", "new", trouble=CRASH))
     made = status(snapshot(decode_of(2, "new", *pods)))
-    for type_ in (ConditionType.READY, ConditionType.STALLED, ConditionType.DECODE_READY):
+    for type_, message in (
+        (ConditionType.READY, f"decode: {CRASH.message}"),
+        (ConditionType.STALLED, f"decode: {CRASH.message}"),
+        (ConditionType.DECODE_READY, CRASH.message),
+    ):
         found = condition(made, type_)
         assert found is not None
-        assert (found.reason, found.message) == (CRASH.reason, CRASH.message)
+        assert (found.reason, found.message) == (CRASH.reason, message)
     assert condition(made, ConditionType.RECONCILING) is None
 
 
@@ -161,6 +169,12 @@ def test_before_a_tier_exists_it_is_counted_by_what_the_resource_asks_for() -> N
     assert [(tier.name, tier.pods) for tier in made.tiers] == [
         ("encoder", "0/1"), ("prefill", "0/1"), ("decode", "0/2"), ("gateway", "0/1")
     ]  # fmt: skip
+
+
+def test_a_new_resource_that_is_left_alone_stalls() -> None:
+    made = status_of_left_alone(Reason.DEFINITION_OLDER, "upgrade it", ServiceStatus(), NOW)
+    assert said(made, ConditionType.STALLED) == ("True", "DefinitionOlderThanOperator")
+    assert made.observed_generation == UNSEEN
 
 
 def test_a_spec_that_cannot_be_read_stalls_and_keeps_what_was_known() -> None:

@@ -18,6 +18,7 @@ GROUP: Final = "external.metrics.k8s.io"
 VERSION: Final = "v1beta1"
 GROUP_VERSION: Final = f"{GROUP}/{VERSION}"
 _PER_MILLE: Final = 1000
+_MOST_THOUSANDTHS: Final = 2**63 - 1
 
 # Every metric by its name.
 METRICS: Final[Mapping[str, tuple[Tier, Signal]]] = {
@@ -65,8 +66,9 @@ def value_list(metric: str, measured: Iterable[Measured]) -> JsonObject:
 
 
 def quantity(value: float) -> str:
-    """``value`` as a Kubernetes quantity. Autoscalers reckon in thousandths, so no finer."""
-    thousandths = round(value * _PER_MILLE)
+    """``value`` as a Kubernetes quantity. Autoscalers reckon in thousandths of 64 bits, so neither
+    finer nor more."""
+    thousandths = min(round(value * _PER_MILLE), _MOST_THOUSANDTHS)
     whole, rest = divmod(thousandths, _PER_MILLE)
     return f"{thousandths}m" if rest else str(whole)
 

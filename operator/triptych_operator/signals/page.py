@@ -7,7 +7,6 @@ those: a page on which one of them cannot be read is no page at all.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -49,6 +48,7 @@ _LABELS: Final[Mapping[str, str]] = {
     Metric.CACHE_HITS: "cache",
     Metric.CACHE_MISSES: "cache",
 }
+_MOST: Final = 1e15  # of anything; a thousand pods with so much still fit a number of autoscalers
 _MOST_LINES: Final = 1000  # of a page; a worker's has 30
 _WANTED: Final = re.compile(rb"\n((?:" + "|".join(_LABELS).encode() + rb")[{ \t][^\n]*)")
 _LINE: Final = re.compile(
@@ -110,6 +110,6 @@ def _value(text: str) -> float:
         value = float(text)
     except ValueError as error:
         raise PageError(f"not a number: {text[:40]!r}") from error
-    if not math.isfinite(value) or value < 0:
+    if not 0 <= value <= _MOST:
         raise PageError(f"neither a count nor a measure: {text[:40]!r}")
     return value

@@ -23,11 +23,13 @@ from triptych_operator.observed.store import ServiceKey
         (12.3456, "12346m"),
         (0.0001, "0"),
         (123456789.0, "123456789"),
+        (1e18, "9223372036854775807m"),
     ],
 )
 def test_a_value_is_a_quantity_of_thousandths(value: float, text: str) -> None:
     assert quantity(value) == text
-    assert abs(parse_quantity(text) - Decimal(value)) <= Decimal("0.0005")
+    if value < 1e15:
+        assert abs(parse_quantity(text) - Decimal(value)) <= Decimal("0.0005")
 
 
 def test_every_signal_of_every_tier_has_a_name_of_its_own() -> None:

@@ -128,6 +128,7 @@ def test_what_is_not_asked_for_may_be_anything() -> None:
         b"triptych_waiting_requests NaN",
         b"triptych_waiting_requests +Inf",
         b"triptych_waiting_requests -1",
+        b"triptych_waiting_requests 1e16",
         b"triptych_waiting_requests 1_0",
         b"triptych_waiting_requests one",
         b"triptych_waiting_requests ",

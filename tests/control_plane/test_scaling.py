@@ -12,6 +12,7 @@ import pytest
 from cluster.api import Object
 from cluster.children import PODS
 from cluster.kubectl import Cluster
+from cluster.kwok import ENDS_AFTER
 from cluster.waiting import eventually
 from control_plane.served import SECONDS, Served, served
 from triptych_contract.names import Tier
@@ -126,6 +127,22 @@ async def test_the_emptiest_pods_are_the_first_to_go(cluster: Cluster, one: Serv
     await until_encoders(one, "2/2")
     left = sorted(pod["metadata"]["name"] for pod in await pods_of(one))
     assert left == [names[0], names[2]]
+
+
+async def test_a_tier_shrinks_no_further_while_it_drains(one: Served) -> None:
+    async def fewest(pods: int) -> bool:
+        autoscaler = await one.api.get(one.path("HorizontalPodAutoscaler", ENCODER))
+        return bool(autoscaler["spec"]["minReplicas"] == pods)
+
+    slow = {"metadata": {"annotations": {ENDS_AFTER: "8s"}}}
+    four, fewer = {"min": 4, "max": 4}, {"min": 1, "max": 3}
+    await one.apply(tiers__encoder={"autoscaling": four, "template": slow})
+    await until_encoders(one, "4/4")
+    await one.apply(tiers__encoder={"autoscaling": fewer, "template": slow})
+    await until_encoders(one, "3/3")
+    await eventually(lambda: fewest(3), "the hold", seconds=SECONDS)
+    await eventually(lambda: fewest(1), "the end of the drain", seconds=SECONDS)
+    await until_encoders(one, "3/3")
 
 
 async def test_encoders_follow_prefills_within_their_own_bounds(one: Served) -> None:

@@ -7,6 +7,7 @@ those: a page on which one of them cannot be read is no page at all.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -52,9 +53,10 @@ _MOST: Final = 1e15  # of anything; a thousand pods with so much still fit a num
 _MOST_LINES: Final = 1000  # of a page; a worker's has 30
 _WANTED: Final = re.compile(rb"\n((?:" + "|".join(_LABELS).encode() + rb")[{ \t][^\n]*)")
 _LINE: Final = re.compile(
-    r"(?P<sample>[a-z_]+)(?:\{(?P<labels>[^{}]*)\})?[ \t]+(?P<value>[-+.0-9a-zA-Z]+)"
-    r"(?:[ \t]+-?[0-9]+)?[ \t]*"
+    r"(?P<series>[a-z_]+(?:\{[^{}]*\})?)[ \t]+(?P<value>[-+.0-9a-zA-Z]+)(?:[ \t]+-?[0-9]+)?[ \t]*"
 )
+_LONGEST: Final = 512  # characters of a series
+_KNOWN: Final = 1024  # series that are remembered: pods say the same ones over and over
 _PAIR: Final = r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"(?:,|$)'
 _PAIRS: Final = re.compile(f"(?:{_PAIR})*")
 _EACH: Final = re.compile(_PAIR)
@@ -88,21 +90,19 @@ def read_page(page: bytes, at: float) -> Reading:
 
 def _sample(line: bytes) -> tuple[Series, float]:
     found = _LINE.fullmatch(line.decode(errors="replace"))
-    if found is None:
+    if found is None or len(found["series"]) > _LONGEST:
         raise PageError(f"not a sample: {line[:80]!r}")
-    sample = found["sample"]
-    label = _label(found["labels"] or "", _LABELS[sample])
-    return Series(sample, label), _value(found["value"])
+    return _series(found["series"]), _value(found["value"])
 
 
-def _label(labels: str, wanted: str) -> str:
-    """The value of the label ``wanted``: plain words in all that we measure, without escapes."""
-    if not labels and not wanted:
-        return ""
-    pairs: dict[str, str] = dict(_EACH.findall(labels))
+@functools.lru_cache(_KNOWN)
+def _series(text: str) -> Series:
+    """The series that ``text`` names. Its label is plain words in all that we measure."""
+    sample, _, labels = text.rstrip("}").partition("{")
+    wanted, pairs = _LABELS[sample], dict(_EACH.findall(labels))
     if _PAIRS.fullmatch(labels) is None or wanted not in ("", *pairs):
         raise PageError(f"not the labels of a sample: {labels[:80]!r}")
-    return pairs.get(wanted, "")
+    return Series(sample, pairs.get(wanted, ""))
 
 
 def _value(text: str) -> float:

@@ -140,6 +140,7 @@ def test_what_is_not_asked_for_may_be_anything() -> None:
         b"triptych_stage_duration_seconds_sum 1",
         b'triptych_stage_duration_seconds_sum{queue="encode"} 1',
         b"triptych_waiting_requests \xff",
+        b'triptych_waiting_requests{a="' + b"b" * 600 + b'"} 1',
     ],
 )
 def test_a_line_that_cannot_be_read_spoils_the_page(line: bytes) -> None:

@@ -107,14 +107,14 @@ class Flusher:
         if not self._in_service(due.service, snapshot):
             await self._report(due, _ROLLING)
             return  # whatever changes makes it due again
-        if not any(encodes(due.service.spec, one.tier) for one in holders(snapshot)):
-            await self._report(due, _RESTING)
-            return
         try:
-            fingerprint = await self._fingerprint(due.service, snapshot)
+            fingerprint = await self._fingerprint(due, snapshot)
         except Unavailable as silent:
             await self._report(due, Finding(Verdict.UNREACHABLE, silent.message))
             raise
+        if fingerprint is None:
+            await self._report(due, _RESTING)
+            return
         if not fingerprint:
             await self._report(due, Finding(Verdict.ENCODERS_DIFFER, "encoders of two versions"))
             raise Unavailable("the encoders do not agree on a fingerprint yet")
@@ -152,9 +152,12 @@ class Flusher:
             for tier in service.spec.topology.tiers
         )
 
-    async def _fingerprint(self, service: MultimodalService, snapshot: Snapshot) -> str:
-        """The one of all pods that encode; empty when they differ."""
-        asked = [one for one in holders(snapshot) if encodes(service.spec, one.tier)]
+    async def _fingerprint(self, due: _Due, snapshot: Snapshot) -> str | None:
+        """The one of all pods that encode; empty when they differ. While none stands, as all of
+        them rest, the one that this revision had before; ``None`` when it has had none yet."""
+        asked = [one for one in holders(snapshot) if encodes(due.service.spec, one.tier)]
+        if not asked:
+            return due.caches.fingerprint if due.caches.revision == due.revision else None
         answers = await asyncio.gather(*(self._calls.fingerprint(one) for one in asked))
         return answers[0] if len(set(answers)) == 1 else ""
 

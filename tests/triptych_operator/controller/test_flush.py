@@ -89,6 +89,13 @@ async def scene(desk: Desk) -> AsyncIterator[Scene]:
         yield Scene(desk, flusher, pods)
 
 
+def ask_for_a_flush(scene: Scene) -> None:
+    found = scene.desk.server.get(SERVICE_RESOURCE, "n", "shapes")
+    assert found is not None
+    asked = {**found["metadata"], "annotations": {"triptych.dev/flush-caches": "now"}}
+    scene.desk.server.put(SERVICE_RESOURCE, {**found, "metadata": asked})
+
+
 async def test_nothing_is_dropped_before_the_new_version_is_in_service(scene: Scene) -> None:
     await scene.desk.reconcile()
     await scene.flush()
@@ -160,15 +167,32 @@ async def test_a_changed_encoder_is_followed_once_it_is_in_service(scene: Scene)
 async def test_a_token_asks_for_one_flush(scene: Scene) -> None:
     await scene.in_service()
     await scene.flush()
-    found = scene.desk.server.get(SERVICE_RESOURCE, "n", "shapes")
-    assert found is not None
-    asked = {**found["metadata"], "annotations": {"triptych.dev/flush-caches": "now"}}
-    scene.desk.server.put(SERVICE_RESOURCE, {**found, "metadata": asked})
+    ask_for_a_flush(scene)
     await scene.flush()
     await scene.flush()
     caches = scene.caches
     assert caches is not None
     assert (caches.epoch, caches.reason, caches.flush_token) == (2, "Requested", "now")
+
+
+async def test_a_flush_can_be_asked_for_while_encoders_rest(scene: Scene) -> None:
+    resting = {"max": 2, "scaleToZeroAfter": "10m"}
+    resource(
+        scene.desk.server, tiers__encoder__autoscaling=resting, degraded__onEncoderLoss="Queue"
+    )
+    await scene.in_service()
+    scene.desk.server.put(DEPLOYMENT, scaled("shapes-encoder", 1))
+    await scene.in_service()
+    await scene.flush()
+    scene.desk.server.put(DEPLOYMENT, scaled("shapes-encoder", 0))
+    scene.desk.server.remove(POD, "n", "shapes-encoder-0")
+    scene.pods["prefill"].held = {OLD: 7}
+    ask_for_a_flush(scene)
+    await scene.flush()
+    caches = scene.caches
+    assert caches is not None
+    assert (caches.epoch, caches.fingerprint, caches.holders) == (2, NEW, "2/2")
+    assert scene.said() == ("True", "OneFingerprintEverywhere")
 
 
 async def test_a_holder_that_does_not_answer_is_named_and_asked_again(scene: Scene) -> None:

@@ -57,9 +57,9 @@ class MetricsServer:
         app.router.add_get(f"{_VERSION}/namespaces/{{namespace}}/{{metric}}", self._values)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
         await self._runner.setup()
-        protocol = cast("web.Server", self._runner.server)  # ``setup`` has made it
+        self._protocol = cast("web.Server", self._runner.server)  # ``setup`` has made it
         try:
-            self._listener = TlsListener(*self._address, protocol)
+            self._listener = TlsListener(*self._address, self._protocol)
         except Unavailable:
             await self._runner.cleanup()
             raise
@@ -71,8 +71,12 @@ class MetricsServer:
         await self._runner.cleanup()
 
     def secure(self, serving: Serving, front_proxy: FrontProxy) -> None:
-        """From now on serves as ``serving``, to ``front_proxy``. Connections that are open stay."""
+        """From now on serves as ``serving``, to ``front_proxy``. Connections stay, unless they are
+        those of another front proxy."""
         self._listener.context = server_context(serving, front_proxy.authorities)
+        if front_proxy != self._front_proxy:
+            for connection in self._protocol.connections:
+                connection.force_close()
         self._front_proxy = front_proxy
 
     @web.middleware

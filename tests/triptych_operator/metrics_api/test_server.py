@@ -156,6 +156,31 @@ async def test_when_the_authority_changes_the_old_one_is_refused_and_the_new_one
     assert (await running.call(BACKLOG, renewed.issue("front-proxy-client")))[0] == 200
 
 
+async def test_a_connection_lasts_as_long_as_its_front_proxy(
+    running: Running, tmp_path: Path
+) -> None:
+    pair = running.certificate()
+    tls = ssl.create_default_context(cadata=running.authority.certificate.decode())
+    tls.load_cert_chain(pair.certificate, pair.key)
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", running.server.port, ssl=tls, server_hostname=HOST
+    )
+
+    async def ask() -> bytes:
+        writer.write(f"GET {BASE} HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode())
+        head = await reader.readuntil(b"\r\n\r\n")
+        await reader.readexactly(int(head.partition(b"Content-Length: ")[2].split()[0]))
+        return head.split()[1]
+
+    assert await ask() == b"200"
+    running.secure(running.front_proxy, "front-proxy-client")
+    assert await ask() == b"200"
+    running.secure(FrontProxyAuthority(tmp_path / "renewed", "front-proxy-ca"))
+    with pytest.raises((asyncio.IncompleteReadError, OSError)):
+        await ask()
+    writer.close()
+
+
 async def test_it_answers_all_along_while_certificates_are_renewed(running: Running) -> None:
     pair = running.certificate()
 

@@ -38,9 +38,12 @@ async def read_signals(store: Store, board: SignalBoard) -> None:
 
 
 class Rounds:
-    """Asks every pod once a period, and puts what each tier measured on the board."""
+    """Asks every pod once a ``period``, in seconds, and puts what each tier measured on the board."""
 
-    def __init__(self, store: Store, board: SignalBoard, pages: Pages) -> None:
+    def __init__(
+        self, store: Store, board: SignalBoard, pages: Pages, period: float = PERIOD
+    ) -> None:
+        self._period = period
         self._store = store
         self._board = board
         self._pages = pages
@@ -53,7 +56,7 @@ class Rounds:
             began = loop.time()
             await self.round()
             ROUND_SECONDS.observe(loop.time() - began)
-            await asyncio.sleep(began + PERIOD - loop.time())
+            await asyncio.sleep(began + self._period - loop.time())
 
     async def round(self) -> None:
         """Asks all pods, for at most a period; who has not answered by then is silent."""
@@ -61,7 +64,7 @@ class Rounds:
         asked = sorted(pods_to_ask(self._store), key=self._memory.last_at, reverse=True)
         answers = [asyncio.create_task(self._ask(one)) for one in asked]
         if answers:
-            _, late = await asyncio.wait(answers, timeout=PERIOD)
+            _, late = await asyncio.wait(answers, timeout=self._period)
             for answer in late:
                 answer.cancel()
             await asyncio.gather(*late, return_exceptions=True)

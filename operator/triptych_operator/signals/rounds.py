@@ -38,7 +38,7 @@ async def read_signals(store: Store, board: SignalBoard) -> None:
 
 
 class Rounds:
-    """Asks every pod once a ``period``, in seconds, and puts what each tier measured on the board."""
+    """Asks every pod once a ``period`` (seconds), and puts what each tier measured on the board."""
 
     def __init__(
         self, store: Store, board: SignalBoard, pages: Pages, period: float = PERIOD

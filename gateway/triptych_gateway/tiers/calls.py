@@ -35,6 +35,7 @@ from triptych_gateway.processors.pictures import Processed, dtype_name
 
 _CHUNK_BYTES: Final = 1024 * 1024
 _RELEASE_SECONDS: Final = 2.0
+_SILENT_SECONDS: Final = 12.0  # a worker refuses to be pinged more often than every 10
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", 16 * 1024 * 1024),
     ("grpc.max_send_message_length", 16 * 1024 * 1024),
@@ -63,9 +64,20 @@ class PodLost(Unavailable):
 
 
 class PodCalls:
-    """Persistent channels to pods, one per address, and the calls that are made on them."""
+    """Persistent channels to pods, one per address, and the calls that are made on them.
 
-    def __init__(self) -> None:
+    Calls end with ``PodLost`` once the pod's connection has not answered for ``silent_seconds``:
+    the process is frozen, or the network gone. One that is starved of processors or waits for its
+    own work still answers, however late its replies are.
+    """
+
+    def __init__(self, silent_seconds: float = _SILENT_SECONDS) -> None:
+        milliseconds = round(silent_seconds * 1000)
+        self._options = (
+            *_OPTIONS,
+            ("grpc.keepalive_time_ms", milliseconds),  # asked when nothing else comes
+            ("grpc.http2.ping_timeout_ms", milliseconds),
+        )
         self._channels: dict[str, grpc.aio.Channel] = {}
 
     async def describe(self, address: str, seconds: float) -> DescribeResponse:
@@ -142,7 +154,7 @@ class PodCalls:
     def _channel(self, address: str) -> grpc.aio.Channel:
         channel = self._channels.get(address)
         if channel is None:
-            channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
+            channel = grpc.aio.insecure_channel(address, options=self._options)
             self._channels[address] = channel
         return channel
 

@@ -25,9 +25,9 @@ _LOG: Final = logging.getLogger(__name__)
 _REFRESH_SECONDS: Final = 2.0
 _UNKNOWN_SECONDS: Final = 0.3  # between asks of a pod that is not up
 _ASK_SECONDS: Final = 2.0
-# A pod that is busy may miss one ask; one that misses all of these is given up, with its calls.
+# A pod that is busy may miss one ask. One that misses these gets nothing new; what runs on it may
+# end well, as long as its connection answers.
 _MISSED_UNTIL_DOWN: Final = 2
-_MISSED_UNTIL_GIVEN_UP: Final = 6
 
 
 @dataclass(slots=True)
@@ -61,6 +61,7 @@ class Pools:
         self._expected = expected
         self._watches: dict[tuple[Tier, str], _Watch] = {}
         self._work: Counter[str] = Counter()
+        self._gone: set[str] = set()  # addresses of pods that DNS names no more
         self._route = Route()
         self._changed = asyncio.Event()
         self._discovery: asyncio.Task[None] | None = None
@@ -137,16 +138,21 @@ class Pools:
             for watch in list(self._watches.values()):
                 if watch.tier is tier and watch.address not in addresses:
                     self._unwatch(watch)
+        for address in [one for one in self._gone if one not in self._work]:
+            self._gone.discard(address)
+            await self._calls.forget(address)
         self._replan()
 
     def _watch(self, tier: Tier, address: str) -> None:
+        self._gone.discard(address)
         watch = _Watch(tier, address)
         watch.task = asyncio.create_task(self._keep_asking(watch))
         self._watches[tier, address] = watch
 
     def _unwatch(self, watch: _Watch) -> None:
-        """The pod is gone from DNS; calls that it still serves may end by themselves."""
+        """The pod is gone from DNS; its channel goes once the calls that it still serves ended."""
         del self._watches[watch.tier, watch.address]
+        self._gone.add(watch.address)
         if watch.task is not None:
             watch.task.cancel()
 
@@ -165,19 +171,17 @@ class Pools:
         try:
             answer = await self._calls.describe(watch.address, _ASK_SECONDS)
         except TriptychError as error:
-            await self._missed(watch, error)
+            self._missed(watch, error)
         else:
             watch.missed = 0
             watch.pod = pod_of(watch.tier, watch.address, answer)
         self._replan()
 
-    async def _missed(self, watch: _Watch, error: TriptychError) -> None:
+    def _missed(self, watch: _Watch, error: TriptychError) -> None:
         watch.missed += 1
         if watch.missed == _MISSED_UNTIL_DOWN:
             _LOG.warning("%s %s is down: %s", watch.tier, watch.address, error.message)
             watch.pod = None
-        if watch.missed == _MISSED_UNTIL_GIVEN_UP:
-            await self._calls.forget(watch.address)
 
     def _replan(self) -> None:
         pods = [watch.pod for watch in self._watches.values() if watch.pod is not None]

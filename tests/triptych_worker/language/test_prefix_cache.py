@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from triptych_contract.fingerprints import KEY_BYTES
-from triptych_worker.domain import Holding
+from triptych_contract.fingerprints import KEY_BYTES, NO_TENANT
+from triptych_worker.domain import Holding, Prompt
 from triptych_worker.language.layout import KvLayout
 from triptych_worker.language.pool import KvPool
-from triptych_worker.language.prefix_cache import PrefixCache
+from triptych_worker.language.prefix_cache import Prefix, PrefixCache
 from triptych_worker.language.prefixes import BLOCK_TOKENS, Block
 
 pytestmark = pytest.mark.torch
@@ -26,6 +26,10 @@ def pool() -> KvPool:
     pool = KvPool(LAYOUT, 64 * BLOCK_TOKENS, torch.device("cpu"))
     pool.tensor.copy_(torch.rand(pool.tensor.shape))
     return pool
+
+
+def prompt(tokens: int) -> Prompt:
+    return Prompt(tuple(range(tokens)))
 
 
 def names(cache: PrefixCache, of: str, fingerprint: str = "") -> str:
@@ -102,6 +106,10 @@ def test_a_stale_block_in_use_goes_when_it_is_released(pool: KvPool) -> None:
     cache.keep([*blocks("t"), *blocks("c", OLD)], pool, 0, 0.0)
     held = cache.find([*blocks("t"), *blocks("ab", OLD)])
     assert cache.drop_others(NEW) == (1, BLOCK_BYTES)
+    assert cache.find(blocks("x") + blocks("ab", OLD)) == ()
+    text_only = cache.find([*blocks("t"), *blocks("ab", OLD)])
+    assert [each.block.fingerprint for each in text_only] == [""]
+    cache.release(text_only)
     assert cache.holdings() == [
         Holding("kv_prefix", "", 1, BLOCK_BYTES, BLOCK_BYTES),
         Holding("kv_prefix", OLD, 2, 2 * BLOCK_BYTES, 2 * BLOCK_BYTES),
@@ -116,12 +124,29 @@ def test_a_stale_block_in_use_goes_when_it_is_released(pool: KvPool) -> None:
 
 def test_every_block_counts_as_a_look_up(pool: KvPool) -> None:
     cache = PrefixCache(LAYOUT, 8 * BLOCK_BYTES)
-    names(cache, "abc")
-    cache.keep(blocks("abc"), pool, 0, 0.5)
-    names(cache, "abx")
+    first = Prefix(cache, prompt(3 * BLOCK_TOKENS + 1), NO_TENANT)
+    first.load(pool, 0)
+    first.keep(pool, 0, (), 0.5)
+    Prefix(cache, prompt(4 * BLOCK_TOKENS), NO_TENANT).load(pool, 0)
+    Prefix(cache, prompt(5 * BLOCK_TOKENS), NO_TENANT).load(pool, 0)
     stats = cache.stats()
-    assert (stats.hits, stats.misses, stats.seconds_saved) == (2, 4, 1.0)
+    assert (stats.hits, stats.misses) == (3 + 3, 3 + 0 + 1)
+    assert stats.seconds_saved == stats.hits * BLOCK_TOKENS * 0.5
     assert (stats.cache, stats.capacity_bytes) == ("kv_prefix", 8 * BLOCK_BYTES)
+
+
+def test_what_is_found_after_all_was_no_miss(pool: KvPool) -> None:
+    cache = PrefixCache(LAYOUT, 8 * BLOCK_BYTES)
+    prefix = Prefix(cache, prompt(3 * BLOCK_TOKENS + 1), NO_TENANT)
+    assert prefix.look_again() == 0
+    Prefix(cache, prompt(2 * BLOCK_TOKENS), NO_TENANT).keep(pool, 0, (), 0.0)
+    assert prefix.look_again() == prefix.look_again() == 2 * BLOCK_TOKENS
+    expected = pool.heads(0, 2 * BLOCK_TOKENS).clone()
+    prefix.load(pool, 9)
+    assert (cache.stats().hits, cache.stats().misses) == (2, 1)
+    assert torch.equal(pool.heads(9, 2 * BLOCK_TOKENS), expected)
+    assert cache.holdings()[0].leased_bytes == 0
+    assert prefix.tokens == 2 * BLOCK_TOKENS
 
 
 def test_without_capacity_nothing_is_kept(pool: KvPool) -> None:

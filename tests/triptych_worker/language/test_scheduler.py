@@ -169,6 +169,27 @@ def test_what_a_cache_has_is_neither_computed_nor_waited_for() -> None:
     ]
 
 
+def test_a_prompt_that_has_not_begun_skips_what_a_cache_has_got_since() -> None:
+    engine = scheduler(chunk_tokens=16)
+    add(engine, prompt(40), prompt(40))
+    engine.open(2, prompt(40))
+    assert engine.unbegun() == []  # without a range
+    steps(engine, 1)
+    assert engine.unbegun() == [1]
+    engine.skip(1, 32)
+    assert engine.load().backlog_tokens == 24 + 8 + 40
+    assert steps(engine, 1) == [(Chunk(0, 16, 8, samples=False), Chunk(1, 32, 8, samples=True))]
+    assert engine.unbegun() == []
+
+
+def test_loaded_keys_and_values_are_no_prompt_to_begin() -> None:
+    engine = scheduler()
+    add(engine, Demand(known=31, computed=30, reserve=40))
+    engine.admit()
+    engine.loaded(0)
+    assert engine.unbegun() == []
+
+
 def test_a_parked_sequence_keeps_its_range_and_computes_nothing() -> None:
     engine = scheduler(kv_tokens=20)
     add(engine, prompt(10, answer=1))

@@ -14,8 +14,8 @@ from language_stages import Stages, ids, language_stages, text
 from references import FINGERPRINT, Case, Part, Reference, noise
 from triptych_contract.errors import NonFinite
 from triptych_contract.fingerprints import tenant_salt
-from triptych_contract.names import Count
-from triptych_worker.domain import GenerateInput, Sampling, TokenEvent
+from triptych_contract.names import Count, Metric
+from triptych_worker.domain import GenerateInput, Prompt, Sampling, TokenEvent
 from triptych_worker.language.model import LanguageModel
 from triptych_worker.language.prefixes import BLOCK_TOKENS
 
@@ -262,6 +262,20 @@ async def test_what_waits_counts_without_what_is_known(folder: Path) -> None:
         await waiting
 
 
+async def test_of_prompts_that_come_together_the_first_computes_for_all(folder: Path) -> None:
+    async with language_stages(folder, prefix_bytes=PLENTY) as stages:
+        requests = [longer(text(160), index) for index in range(8)]
+        answers = await asyncio.gather(*(stages.generate(request) for request in requests))
+        computed = stages.observed.counters[Metric.INPUT_TOKENS]
+    async with language_stages(folder) as stages:
+        expected = [ids(await stages.generate(request)) for request in requests]
+        whole = stages.observed.counters[Metric.INPUT_TOKENS]
+    assert [ids(events) for events in answers] == expected
+    assert whole == 8 * 168
+    assert computed == whole - sum(cached(events) for events in answers)
+    assert computed < 168 + 7 * (168 - 160) + 2 * 160  # two at most had begun before
+
+
 async def test_what_was_not_finite_is_not_kept(folder: Path) -> None:
     def spoil(model: LanguageModel) -> None:
         model._head = lambda rows: rows.new_full((len(rows), model.vocab_size), float("nan"))
@@ -282,6 +296,13 @@ async def test_hits_are_counted_by_block_with_the_time_that_they_saved(folder: P
     assert (warm.hits, warm.misses, warm.evictions) == (3, 3, 0)
     assert warm.seconds_saved > 0
     assert warm.bytes == 3 * BLOCK_TOKENS * stages.engine.model.layout.bytes_per_token
+
+
+def longer(request: GenerateInput, index: int) -> GenerateInput:
+    """The request with 8 tokens of its own behind it, and an answer of 6."""
+    tokens = (*request.prompt.token_ids, *range(30 + index, 38 + index))
+    sampling = Sampling(max_tokens=6, ignore_eos=True)
+    return replace(request, prompt=Prompt(tokens), sampling=sampling)
 
 
 async def until_kept(stages: Stages, tokens: int) -> None:

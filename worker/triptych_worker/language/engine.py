@@ -24,7 +24,7 @@ from triptych_worker.language.batching import pack
 from triptych_worker.language.model import LanguageModel
 from triptych_worker.language.pool import KvPool
 from triptych_worker.language.sampling import Chosen, Draw, choose
-from triptych_worker.language.scheduler import Chunk, Limits, Scheduler
+from triptych_worker.language.scheduler import Admitted, Chunk, Limits, Scheduler
 from triptych_worker.language.scoring import logprobs
 from triptych_worker.language.sequence import Placed, Sequence, Task
 from triptych_worker.language.ticket import Message, Output, Reserved, Ticket
@@ -67,6 +67,7 @@ class Engine:
         self._numbers = itertools.count()
         self._tickets: dict[int, Ticket] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._kept = False  # anything since the last plan; of the thread
         self._thread = threading.Thread(target=self._run, name="language-engine", daemon=True)
         # What follows is guarded by the condition's lock.
         self._wake = threading.Condition()
@@ -189,10 +190,11 @@ class Engine:
             self._remove(number)
         self._closing.clear()
         messages: _Messages = []
-        for admitted in self._scheduler.admit():
-            sequence = self._sequences[admitted.sequence]
-            sequence.kv_start = admitted.kv_start
-            messages.append((sequence.number, Reserved(admitted.kv_start, time.perf_counter())))
+        admitted = self._scheduler.admit()
+        for each in admitted:
+            self._sequences[each.sequence].kv_start = each.kv_start
+            messages.append((each.sequence, Reserved(each.kv_start, time.perf_counter())))
+        self._find_prefixes(admitted)
         chunks = self._scheduler.plan()
         self._stepping = frozenset(chunk.sequence for chunk in chunks)
         return chunks, messages
@@ -262,6 +264,15 @@ class Engine:
                     self._scheduler.park(number)
             self._stepping = frozenset()
 
+    def _find_prefixes(self, admitted: Iterable[Admitted]) -> None:
+        """Has prompts of which nothing is computed yet begin with what was kept meanwhile."""
+        unbegun = self._scheduler.unbegun()
+        if not self._kept:
+            unbegun = [each.sequence for each in admitted if each.sequence in unbegun]
+        self._kept = False
+        for number in unbegun:
+            self._scheduler.skip(number, self._sequences[number].find_prefix())
+
     def _keep_prefixes(self, messages: _Messages, sequences: Mapping[int, Sequence]) -> None:
         """Leaves prompts that are done, and ends of answers, to whoever begins like them.
 
@@ -273,6 +284,7 @@ class Engine:
             if not isinstance(message, Output):
                 continue
             if len(sequence.task.answer.token_ids) == 1 or message.event.finish_reason:
+                self._kept = True
                 try:
                     sequence.keep_prefix(self.pool)
                 except Exception:  # noqa: BLE001 - the answer does not need it

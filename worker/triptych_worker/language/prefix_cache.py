@@ -51,17 +51,19 @@ class PrefixCache:
         return self._blocks.capacity_bytes
 
     def find(self, blocks: Sequence[Block]) -> tuple[Held, ...]:
-        """The longest beginning of ``blocks`` that is here, which stays until it is released.
-
-        Every block counts as a look-up: a hit, or a miss from the first that is not here on.
-        """
+        """The longest beginning of ``blocks`` that is here, which stays until it is released. Each
+        counts as a hit."""
         with self._lock:
             held = tuple(self._known(blocks))
             for each in reversed(held):  # the first block is the most recently used
                 self._blocks.get(each.block.key)
             self._pins.update(held)
-            self._misses += len(blocks) - len(held)
         return held
+
+    def missed(self, blocks: int) -> None:
+        """Counts blocks that had to be computed."""
+        with self._lock:
+            self._misses += blocks
 
     def keep(self, blocks: Sequence[Block], pool: KvPool, start: int, seconds: float) -> None:
         """Copies out of the pool what is not here of a sequence's first blocks.
@@ -121,7 +123,7 @@ class PrefixCache:
     def _known(self, blocks: Sequence[Block]) -> Iterator[Held]:
         for block in blocks:
             held = self._blocks.peek(block.key)
-            if held is None:
+            if held is None or not self._blocks.admits(block.fingerprint):
                 return
             yield held
 
@@ -155,15 +157,30 @@ class Prefix:
         self._prompt = prompt
         self._salt = salt if cache.capacity_bytes else b""
         self._blocks = chain(prompt.token_ids, prompt.media, salt) if self._salt else ()
-        self._found = cache.find(self._blocks[: (len(prompt.token_ids) - 1) // BLOCK_TOKENS])
-        self.tokens = len(self._found) * BLOCK_TOKENS  # that need not be computed
+        self._wanted = self._blocks[: (len(prompt.token_ids) - 1) // BLOCK_TOKENS]
+        self._found = cache.find(self._wanted)
+        self._count = len(self._found)
+
+    @property
+    def tokens(self) -> int:
+        """How many need not be computed."""
+        return self._count * BLOCK_TOKENS
+
+    def look_again(self) -> int:
+        """Finds what has come since, before anything is computed; see ``tokens``."""
+        more = self._cache.find(self._wanted[self._count :])
+        self._found += more
+        self._count += len(more)
+        return self.tokens
 
     def load(self, pool: KvPool, start: int) -> None:
-        """Copies what was found to the range that begins at ``start``, and releases it."""
+        """Copies what was found to the range that begins at ``start``, and releases it; the rest of
+        the prompt is computed now."""
         with torch.inference_mode():
             for number, held in enumerate(self._found):
                 pool.heads(start + number * BLOCK_TOKENS, BLOCK_TOKENS).copy_(held.kv)
         self.release()
+        self._cache.missed(len(self._wanted) - self._count)
 
     def keep(self, pool: KvPool, start: int, output: Sequence[int], seconds: float) -> None:
         """Leaves the sequence's blocks for others.

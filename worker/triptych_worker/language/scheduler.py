@@ -75,6 +75,7 @@ class _Entry:
     demand: Demand
     known: int
     computed: int
+    cached: int  # of these, what a cache has
     state: _State = _State.OPEN
     kv_start: int = 0
 
@@ -85,7 +86,7 @@ class _Entry:
     @property
     def awaited(self) -> int:
         """Tokens that count while it waits."""
-        return self.known - self.demand.cached
+        return self.known - self.cached
 
     @property
     def waits(self) -> bool:
@@ -139,7 +140,8 @@ class Scheduler:
                 f"{waiting} tokens wait, the bound is {self._limits.queue_tokens}; come back later",
                 retry_after=retry_after,
             )
-        self._entries[sequence] = _Entry(demand, demand.known, demand.computed + demand.cached)
+        computed = demand.computed + demand.cached
+        self._entries[sequence] = _Entry(demand, demand.known, computed, demand.cached)
 
     def queue(self, sequence: int) -> None:
         """The sequence's input is here: it may get a range."""
@@ -148,6 +150,21 @@ class Scheduler:
     def loaded(self, sequence: int) -> None:
         """The sequence's computed keys and values are in its range."""
         self._entries[sequence].state = _State.RUNNING
+
+    def unbegun(self) -> list[int]:
+        """Sequences that have a range, and of whose prompts nothing has been computed yet."""
+        return [
+            sequence
+            for sequence, entry in self._entries.items()
+            if entry.state is _State.RUNNING
+            and not entry.demand.computed
+            and entry.computed == entry.cached
+        ]
+
+    def skip(self, sequence: int, tokens: int) -> None:
+        """A cache has the first ``tokens`` of an unbegun sequence by now."""
+        entry = self._entries[sequence]
+        entry.computed = entry.cached = tokens
 
     def park(self, sequence: int) -> None:
         """The sequence computes nothing more, but its range is still read."""

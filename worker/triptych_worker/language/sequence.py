@@ -60,6 +60,10 @@ class Sequence:
         if chunk.start < self.task.prompt_tokens:
             self.seconds += seconds_per_token * chunk.length
 
+    def find_prefix(self) -> int:
+        """How many of its first tokens the cache has by now."""
+        return self.task.prefix.look_again() if self.task.prefix is not None else 0
+
     def load_prefix(self, pool: KvPool) -> None:
         """Copies keys and values that the cache has to the sequence's range."""
         if self.task.prefix is not None:

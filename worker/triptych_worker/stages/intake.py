@@ -30,6 +30,7 @@ class Run:
 
     ticket: Ticket
     task: Task
+    prefix: Prefix
     fetched: Fetched
     embeddings: AsyncExitStack
 
@@ -77,7 +78,7 @@ class Intake:
         media = request.prompt.media
         try:
             self._check(request)
-            task, ticket = self._open(request, first_only=first_only)
+            task, prefix, ticket = self._open(request, first_only=first_only)
         except Exception:
             self._embeddings.release(media)
             raise
@@ -88,7 +89,7 @@ class Intake:
                 wanted = [item for item in media if _end(item) > cached]
                 fetched = await self._embeddings.fetch(wanted, stack)
                 self._engine.queue(ticket, fetched.placed)
-                yield Run(ticket, task, fetched, stack)
+                yield Run(ticket, task, prefix, fetched, stack)
         finally:
             self._engine.close(ticket)
 
@@ -100,7 +101,7 @@ class Intake:
         }
         counts = {
             Count.PROMPT_TOKENS: run.task.prompt_tokens,
-            Count.KV_PREFIX_TOKENS: run.task.demand.cached,
+            Count.KV_PREFIX_TOKENS: run.prefix.tokens,
         }
         if run.fetched.placed:
             seconds[Stage.EMBEDDING_TRANSFER] = run.fetched.seconds
@@ -114,11 +115,11 @@ class Intake:
         self._observer.add(Metric.OUTPUT_TOKENS)
         return replace(output.event, times=stage_times(seconds, counts))
 
-    def _open(self, request: GenerateInput, *, first_only: bool) -> tuple[Task, Ticket]:
+    def _open(self, request: GenerateInput, *, first_only: bool) -> tuple[Task, Prefix, Ticket]:
         prefix = Prefix(self._prefixes, request.prompt, request.salt)
         try:
             task = _task(request, self._engine, prefix, first_only=first_only)
-            return task, self._engine.open(task)
+            return task, prefix, self._engine.open(task)
         except Exception:
             prefix.release()
             raise

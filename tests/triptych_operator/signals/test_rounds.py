@@ -244,4 +244,4 @@ def test_500_pods_are_asked_in_a_second(page_server: int) -> None:
     print(f"{median:.3f} s in the median, {p99:.3f} s at P99 of {len(took)}")
     # On a machine that others use too the clock says little; docs/autoscaling.md has a quiet one's.
     assert statistics.median(cpu) < 1
-    assert p99 <= PERIOD + 1
+    assert p99 < 2 * PERIOD

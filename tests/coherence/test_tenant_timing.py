@@ -1,7 +1,7 @@
 """How long an answer takes does not tell a tenant what another one has sent.
 
-For each trial a coin is tossed whether the victim sends the very picture that the attacker asks
-about next, or another. The area under the curve is the chance that the attacker, who is shown the
+For each trial a coin is tossed whether the victim sends the very pictures that the attacker asks
+about next, or others. The area under the curve is the chance that the attacker, who is shown the
 times of one trial of each kind, tells which is which; 0.5 is guessing. An attacker who has the
 victim's own key must do far better: the test could see a cache that is shared.
 
@@ -27,8 +27,9 @@ from triptych_models.catalog import builtin_folder
 pytestmark = [pytest.mark.torch, pytest.mark.processes, pytest.mark.timeout(3600)]
 
 FULL = os.environ.get("TRIPTYCH_SWEEP") == "full"
-TRIALS = 2000 if FULL else 100
-CONTROL_TRIALS = 200 if FULL else 30
+TRIALS = 2000 if FULL else 80
+CONTROL_TRIALS = 200 if FULL else 40
+PICTURES = 3  # in one request: what a hit saves is then more than what a busy machine adds
 SIGMAS = 4.0
 
 
@@ -38,7 +39,7 @@ def test_tenants_cannot_time_each_other(tmp_path: Path) -> None:
         shared = area(timed(url, victim="sk-one", attacker="sk-one", trials=CONTROL_TRIALS, seed=1))
         apart = area(timed(url, victim="sk-one", attacker="sk-two", trials=TRIALS, seed=2))
     print(f"area under the curve: {shared:.3f} with the victim's key, {apart:.3f} with another")
-    assert shared > 0.8
+    assert shared > 0.7
     bound = 0.55 if FULL else 0.5 + SIGMAS * deviation(TRIALS)
     assert max(apart, 1 - apart) <= bound
 
@@ -88,7 +89,8 @@ def client_of(url: str, key: str) -> httpx.Client:
 
 
 def body(seed: int) -> bytes:
-    question = Question("", (picture(seed, 0, 112, 112), "what is at top left?"))
+    pictures = (picture(seed, index, 112, 112) for index in range(PICTURES))
+    question = Question("", (*pictures, "what is at top left?"))
     fields = {"model": "shapes", "messages": question.openai(), "max_tokens": 1, "temperature": 0}
     return json.dumps(fields).encode()
 

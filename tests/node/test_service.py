@@ -90,7 +90,7 @@ def test_embeddings_moved_from_encoder_to_prefill(service: OneNode, client: open
     assert _embedding_bytes(service, "gateway", "received") == []
 
 
-def test_pods_run_as_nobody_and_cannot_write_their_root(service: OneNode) -> None:
+def test_pods_run_as_nobody_without_a_token_and_cannot_write_their_root(service: OneNode) -> None:
     program = (
         "import json, os, pathlib\n"
         "def writable(folder):\n"
@@ -100,11 +100,25 @@ def test_pods_run_as_nobody_and_cannot_write_their_root(service: OneNode) -> Non
         "        return False\n"
         "    return True\n"
         "folders = ('/', '/opt/code', '/etc/triptych', '/tmp', '/var/cache/triptych')\n"
-        "print(json.dumps([os.getuid(), os.getgid(), [f for f in folders if writable(f)]]))\n"
+        "token = os.path.exists('/var/run/secrets/kubernetes.io')\n"
+        "print(json.dumps([os.getuid(), os.getgid(), [f for f in folders if writable(f)], token]))"
     )
     for tier in ("encoder", "prefill", "decode", "gateway"):
         answer = service.kubectl("exec", f"deployment/shapes-{tier}", "--", "python", "-c", program)
-        assert json.loads(answer) == [65532, 65532, ["/tmp", "/var/cache/triptych"]]
+        assert json.loads(answer) == [65532, 65532, ["/tmp", "/var/cache/triptych"], False]
+
+
+def test_the_account_of_a_service_may_do_what_any_account_may(service: OneNode) -> None:
+    groups = ("--as-group=system:serviceaccounts", "--as-group=system:authenticated")
+    shapes, nobody = (
+        service.kubectl(*("auth", "can-i", "--list", "--no-headers", *groups, f"--as={account}"))
+        for account in (
+            "system:serviceaccount:default:shapes",
+            "system:serviceaccount:default:nobody",
+        )
+    )
+    assert "selfsubjectaccessreviews" in shapes
+    assert shapes == nobody
 
 
 def test_a_pod_of_no_tier_reaches_no_stage(service: OneNode) -> None:

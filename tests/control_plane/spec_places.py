@@ -93,6 +93,8 @@ _REQUIRED: Final[dict[str, Any]] = {
     "metrics.[]": {"signal": "CPUUtilization", "target": 70},
     "[].external": {"name": "queue_depth"},
     "external.selector": {"queue": "pictures"},
+    "balance.encoderPerPrefill": {"max": "999999999k"},
+    "balance.prefillPerDecode": {"max": "999999999k"},
     "policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}],
     "policies.[]": {"type": "Pods", "value": 1, "periodSeconds": 60},
     "resources.requests": {"cpu": 1},

@@ -93,9 +93,10 @@ CASES: dict[str, Case] = {
         {"topology": "Fused", "balance": {}}, {"balance": {"prefillPerDecode": {"min": 1}}}
     ),
     "topology EncodeSplit runs prefill and decode": Case(
-        {"topology": "EncodeSplit", "balance": {"prefillPerDecode": {}}},
+        {"topology": "EncodeSplit", "balance": {"prefillPerDecode": {"max": 1}}},
         {"topology": "EncodeSplit", "balance": {"encoderPerPrefill": {"max": "500m"}}},
     ),
+    "a ratio without bounds": Case({"max": None}, {"max": 1}),
     "min of a ratio": Case({"min": "0.501", "max": "500m"}, {"min": "500m", "max": "0.5"}),
     "tier encoder scales on": Case(
         scaled(metric("RunningRequests")), scaled(metric("ImagesPerSecond"), metric("QueueWait"))

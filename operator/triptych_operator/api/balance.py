@@ -9,9 +9,14 @@ from triptych_operator.api.rules import ApiModel, Rule
 
 
 class Ratio(ApiModel):
-    """Bounds of a ratio of pods, such as 500m for one on two. Either may be left out."""
+    """Bounds of a ratio of pods, such as 500m for one on two. One of them may be left out."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="has(self.min) || has(self.max)",
+            message="a ratio without bounds says nothing: give min, max or both",
+            holds=lambda given: given.min is not None or given.max is not None,
+        ),
         Rule(
             cel="!has(self.min) || !has(self.max) || "
             "!quantity(string(self.min)).isGreaterThan(quantity(string(self.max)))",

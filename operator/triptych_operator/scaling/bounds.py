@@ -28,7 +28,6 @@ _FIELDS: Final = {
     "HorizontalPodAutoscaler": ("minReplicas", "maxReplicas"),
     "ScaledObject": ("minReplicaCount", "maxReplicaCount"),
 }
-_NO_RATIO: Final = Ratio()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +83,11 @@ def _bounded(manifest: JsonObject, spec: ServiceSpec, snapshot: Snapshot) -> Jso
 def _leader(spec: ServiceSpec, tier: Tier) -> tuple[Tier, Ratio] | None:
     """The tier that ``tier`` follows, and how many of its pods there may be for each of that."""
     balance = spec.balance
-    if balance is None:
-        return None
-    if tier is Tier.ENCODER:
+    if balance is not None and balance.encoder_per_prefill and tier is Tier.ENCODER:
         prefills = Tier.PREFILL if spec.topology is Topology.FULL_SPLIT else Tier.FUSED
-        return prefills, balance.encoder_per_prefill or _NO_RATIO
-    if tier is Tier.PREFILL:
-        return Tier.DECODE, balance.prefill_per_decode or _NO_RATIO
+        return prefills, balance.encoder_per_prefill
+    if balance is not None and balance.prefill_per_decode and tier is Tier.PREFILL:
+        return Tier.DECODE, balance.prefill_per_decode
     return None
 
 

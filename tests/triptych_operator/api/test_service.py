@@ -83,6 +83,11 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
         "set degraded.onEncoderLoss to Queue or EncodeInline",
     ),
     (
+        "a ratio without bounds",
+        {"balance": {"encoderPerPrefill": {}}},
+        "spec.balance.encoderPerPrefill: a ratio without bounds says nothing",
+    ),
+    (
         "rest for a tier that every request needs",
         {"tiers__decode__autoscaling": {"max": 2, "scaleToZeroAfter": "10m"}},
         "spec.tiers.decode.autoscaling.scaleToZeroAfter: unknown field",

@@ -55,7 +55,6 @@ def test_prefills_follow_decodes_and_each_bound_may_be_left_out() -> None:
     decodes = tier(Tier.DECODE, 5)
     assert found(balanced(prefillPerDecode={"max": 1}), Tier.PREFILL, decodes) == (2, 5)
     assert found(balanced(prefillPerDecode={"min": 1}), Tier.PREFILL, decodes) == (5, 20)
-    assert found(balanced(prefillPerDecode={}), Tier.PREFILL, decodes) == (2, 20)
     assert found(balanced(), Tier.PREFILL, decodes) == (2, 20)
 
 

@@ -46,7 +46,7 @@ _CELL: Final = {"cpu": "100m", "memory": "512Mi"}
 # What one pod should have. Of its own signal: a third of what each load brings.
 TARGETS: Final = {
     "signals": {
-        Tier.ENCODER: ("VisualTokensPerSecond", "128"),
+        Tier.ENCODER: ("VisualTokensPerSecond", "32"),
         Tier.PREFILL: ("InputTokensPerSecond", "750"),
         Tier.DECODE: ("RunningRequests", "2"),
     },
@@ -54,7 +54,7 @@ TARGETS: Final = {
 }
 # Visual, prompt and output tokens of a request of each load.
 TOKENS: Final = {
-    "pictures": (64, 80, 2),
+    "pictures": (16, 30, 2),
     "long prompts": (0, 1800, 2),
     "long answers": (0, 12, 300),
 }

@@ -90,7 +90,7 @@ def tier_signals(
 
 def _measure(signal: Signal, answers: _Answers) -> float | None:
     if signal in _RATES:
-        return _total(answers.pods, lambda history: _rate(history, _RATES[signal]))
+        return _rate(answers.pods, _RATES[signal])
     if signal in _GAUGES:
         return _total(answers.pods, lambda history: history.now(_GAUGES[signal]))
     return _OTHERS[signal](answers)
@@ -101,14 +101,7 @@ def _queue_wait_of(answers: _Answers) -> float | None:
 
 
 def _stage_utilization(answers: _Answers) -> float | None:
-    series = [Series(Metric.BUSY_SECONDS, stage) for stage in _BUSY[answers.tier]]
-
-    def busy(history: History) -> float | None:
-        if history.seconds <= 0:
-            return None
-        return sum(history.increase(one) for one in series) / history.seconds
-
-    return _total(answers.pods, busy)
+    return _rate(answers.pods, *(Series(Metric.BUSY_SECONDS, one) for one in _BUSY[answers.tier]))
 
 
 def _kv_utilization(answers: _Answers) -> float | None:
@@ -139,8 +132,7 @@ def _requests_without_encoder(answers: _Answers) -> float | None:
 
 
 def _picture_requests_per_second(answers: _Answers) -> float | None:
-    series = Series(f"{Metric.TTFT_SECONDS}_count", _MULTIMODAL)
-    return _total(answers.gateways, lambda history: _rate(history, series))
+    return _rate(answers.gateways, Series(f"{Metric.TTFT_SECONDS}_count", _MULTIMODAL))
 
 
 _OTHERS: Final[Mapping[Signal, Callable[[_Answers], float | None]]] = {
@@ -200,8 +192,17 @@ def _grown(history: History, sample: str, labels: Sequence[str]) -> float:
     return sum(history.increase(Series(sample, label)) for label in labels)
 
 
-def _rate(history: History, series: Series) -> float | None:
-    return history.increase(series) / history.seconds if history.seconds > 0 else None
+def _rate(pods: Sequence[PodTold], *series: Series) -> float | None:
+    """What the pods did together in the time that the tier has been watched, at most the window.
+
+    A pod that came in the midst of it has done its part in a part of it. By its own time it would
+    add to what the others did before it took their work over, and a tier that grows would seem to
+    have more to do for it.
+    """
+    seconds = max((pod.history.seconds for pod in pods if pod.history is not None), default=0.0)
+    if seconds <= 0:
+        return None
+    return _total(pods, lambda history: sum(map(history.increase, series)) / seconds)
 
 
 def _total(pods: Sequence[PodTold], measure: Callable[[History], float | None]) -> float | None:

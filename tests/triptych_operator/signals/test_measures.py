@@ -120,6 +120,12 @@ def test_memory_is_that_of_all_pods_together() -> None:
     assert values(Tier.DECODE, told)[Signal.KV_UTILIZATION] == 0.3
 
 
+def test_work_that_moves_to_a_new_pod_is_not_counted_twice() -> None:
+    alone = history({INPUT: 0}, {INPUT: 200}, {INPUT: 300})
+    new = history((10.0, {INPUT: 0}), (20.0, {INPUT: 100}))
+    assert values(Tier.PREFILL, pods(alone, new))[Signal.INPUT_TOKENS_PER_SECOND] == 20
+
+
 def test_a_tier_without_memory_of_that_kind_tells_nothing_of_it() -> None:
     assert Signal.KV_UTILIZATION not in values(Tier.DECODE, pods(IDLE))
 

@@ -83,8 +83,8 @@ def _draw_tier(
         color=colour, linewidth=2, label="pods ready",
     )  # fmt: skip
     axes.set_ylabel(tier)
-    axes.set_ylim(0, 4.5)
-    axes.legend(loc="upper right", fontsize="small", ncols=3)
+    axes.set_ylim(0, 5)
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), fontsize="small", ncols=3, frameon=False)
 
 
 def _shade(axes: Axes, stretches: Sequence[Stretch]) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from node.one_node import ROOT, OneNode
@@ -28,6 +29,7 @@ def running_node() -> Iterator[OneNode]:
             node.down()
 
 
+@cache  # the node keeps them from one up to the next
 def _bring_images() -> None:
     with_this_python = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(

@@ -12,7 +12,7 @@ import pytest
 import torch
 from language_stages import Stages, ids, language_stages, text
 from references import FINGERPRINT, Case, Part, Reference, noise
-from triptych_contract.errors import NonFinite
+from triptych_contract.errors import NonFinite, PromptTooLong
 from triptych_contract.fingerprints import tenant_salt
 from triptych_contract.names import Count, Metric
 from triptych_worker.domain import GenerateInput, Prompt, Sampling, TokenEvent
@@ -248,6 +248,15 @@ async def test_a_request_that_goes_away_while_it_waits_lets_go_what_it_found(fol
         await asyncio.gather(waiting, return_exceptions=True)
         assert leased(stages) == 0
         await running.aclose()
+
+
+async def test_a_request_that_is_refused_lets_go_what_it_found(folder: Path) -> None:
+    async with language_stages(folder, prefix_bytes=PLENTY, kv_tokens=100) as stages:
+        await stages.generate(text(60, max_tokens=2, ignore_eos=True))
+        with pytest.raises(PromptTooLong, match="need 159 tokens of KV memory"):
+            await stages.generate(text(60, max_tokens=100))
+        assert stages.prefixes.stats().hits == 3
+        assert leased(stages) == 0
 
 
 async def test_what_waits_counts_without_what_is_known(folder: Path) -> None:

@@ -116,9 +116,8 @@ class Intake:
         return replace(output.event, times=stage_times(seconds, counts))
 
     def _open(self, request: GenerateInput, *, first_only: bool) -> tuple[Task, Prefix, Ticket]:
-        prefix = Prefix(self._prefixes, request.prompt, request.salt)
+        task, prefix = _task(request, self._engine, self._prefixes, first_only=first_only)
         try:
-            task = _task(request, self._engine, prefix, first_only=first_only)
             return task, prefix, self._engine.open(task)
         except Exception:
             prefix.release()
@@ -142,13 +141,17 @@ def _end(item: MediaItem) -> int:
     return item.spans[-1].offset + item.spans[-1].length
 
 
-def _task(request: GenerateInput, engine: Engine, prefix: Prefix, *, first_only: bool) -> Task:
+def _task(
+    request: GenerateInput, engine: Engine, prefixes: PrefixCache, *, first_only: bool
+) -> tuple[Task, Prefix]:
+    """The task, and what it found, which is to be released if it is not taken."""
     prompt, sampling, model = request.prompt, request.sampling, engine.model
     check_vocabulary(prompt.token_ids, model.vocab_size)
     length = len(prompt.token_ids)
     most = answer_tokens(length, sampling.max_tokens, model.context_tokens)
     positions, delta = model.adapter.positions(prompt)
-    return Task(
+    prefix = Prefix(prefixes, prompt, request.salt)  # last, as it costs most and holds something
+    task = Task(
         # The last token of an answer is never computed on, so it takes no room.
         demand=Demand(length, 0, length if first_only else length + most - 1, prefix.tokens),
         prompt_tokens=length,
@@ -160,6 +163,7 @@ def _task(request: GenerateInput, engine: Engine, prefix: Prefix, *, first_only:
         first_only=first_only,
         prefix=prefix,
     )
+    return task, prefix
 
 
 def check_vocabulary(token_ids: tuple[int, ...], vocab_size: int) -> None:

@@ -19,6 +19,7 @@ from triptych_operator.desired.scaledobjects import scaled_object
 from triptych_operator.desired.services import service as service_of
 from triptych_operator.json_values import JsonObject
 
+AUTOSCALERS: Final = ("HorizontalPodAutoscaler", "ScaledObject")
 # What pods need comes before them.
 KINDS: Final = (
     "ServiceAccount",
@@ -27,8 +28,7 @@ KINDS: Final = (
     "Service",
     "PodDisruptionBudget",
     "Deployment",
-    "HorizontalPodAutoscaler",
-    "ScaledObject",
+    *AUTOSCALERS,
 )
 
 

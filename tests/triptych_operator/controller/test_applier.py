@@ -22,7 +22,7 @@ from triptych_operator.cluster.kinds import BY_NAME, DEPLOYMENT
 from triptych_operator.cluster.refusals import Refusal
 from triptych_operator.controller.applier import HANDOVER, Applier
 from triptych_operator.desired.difference import sealed
-from triptych_operator.desired.state import KINDS
+from triptych_operator.desired.state import AUTOSCALERS, KINDS
 
 SCALED = {"min": 1, "max": 3, "metrics": [{"signal": "RunningRequests", "target": "8"}]}
 DECODE = "shapes-decode"
@@ -31,7 +31,7 @@ DECODE = "shapes-decode"
 async def test_everything_is_made_kind_after_kind(desk: Desk) -> None:
     resource(desk.server, tiers__decode__autoscaling=SCALED)
     await desk.reconcile()
-    assert kinds(applies(desk.server)) == [*KINDS]
+    assert kinds(applies(desk.server)) == [kind for kind in KINDS if kind != "ScaledObject"]
     assert {kind for kind, *_ in desk.server.objects} == {*ALL_KINDS, "MultimodalService"}
     tiers = [f"shapes-{tier}" for tier in ("decode", "encoder", "gateway", "prefill")]
     assert standing(desk.server, "Deployment") == tiers
@@ -116,7 +116,7 @@ async def test_what_others_add_stays_and_causes_no_write(desk: Desk) -> None:
     assert body(desk.server, "Deployment", DECODE)["spec"]["paused"] is False
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "HorizontalPodAutoscaler"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in AUTOSCALERS])
 async def test_a_child_that_was_deleted_is_made_again(desk: Desk, kind: str) -> None:
     resource(desk.server)
     await desk.reconcile()

@@ -9,7 +9,7 @@ from mms_builders import service
 from triptych_operator.api.manifests import read_service
 from triptych_operator.api.service import MultimodalService
 from triptych_operator.desired.platform import Metrics, Platform
-from triptych_operator.desired.state import desired_state
+from triptych_operator.desired.state import AUTOSCALERS, desired_state
 from triptych_operator.desired.text import as_yaml
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -77,9 +77,6 @@ CASES: dict[str, MultimodalService] = {
         transfer={"transport": "grpc"},
     ),
 }
-
-
-AUTOSCALERS = ("HorizontalPodAutoscaler", "ScaledObject")
 
 
 @pytest.mark.parametrize("metrics", list(Metrics))

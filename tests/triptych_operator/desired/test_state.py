@@ -10,7 +10,7 @@ from triptych_operator.api.manifests import validate_service
 from triptych_operator.api.service import MultimodalService
 from triptych_operator.desired import naming
 from triptych_operator.desired.platform import Platform
-from triptych_operator.desired.state import KINDS, desired_state
+from triptych_operator.desired.state import AUTOSCALERS, KINDS, desired_state
 
 PLATFORM = Platform(image="worker:1")
 SCALED = {"min": 2, "max": 4, "metrics": [{"signal": "CPUUtilization", "target": 50}]}
@@ -33,7 +33,7 @@ def of(kind: str, tier: Tier, resource: MultimodalService) -> Any:
 @pytest.mark.parametrize("topology", list(Topology))
 def test_every_tier_of_the_topology_has_each_kind_once(topology: Topology) -> None:
     made = [(it["kind"], it["metadata"]["name"]) for it in state(service(topology=topology.value))]
-    per_tier = [kind for kind in KINDS if kind not in ("ServiceAccount", "HorizontalPodAutoscaler")]
+    per_tier = [kind for kind in KINDS if kind != "ServiceAccount" and kind not in AUTOSCALERS]
     assert made == [
         ("ServiceAccount", "shapes"),
         *((kind, f"shapes-{tier}") for kind in per_tier for tier in topology.tiers),
@@ -228,7 +228,7 @@ def test_a_transport_that_chooses_its_ports_may_use_them_between_its_two_ends() 
 @pytest.mark.parametrize("tier", [Tier.ENCODER, Tier.FUSED])
 def test_a_tier_of_two_topologies_is_the_same_in_both(tier: Tier) -> None:
     both = [topology for topology in Topology if tier in topology.tiers]
-    kinds = [kind for kind in KINDS if kind not in ("ServiceAccount", "HorizontalPodAutoscaler")]
+    kinds = [kind for kind in KINDS if kind != "ServiceAccount" and kind not in AUTOSCALERS]
     first, second = (
         [of(kind, tier, service(topology=topology.value)) for kind in kinds] for topology in both
     )

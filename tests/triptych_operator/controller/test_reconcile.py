@@ -317,10 +317,11 @@ async def test_the_cause_is_told_by_tier(
         desk.server, "shapes-decode-0", template, conditions=not_ready, containerStatuses=[state]
     )
     await desk.reconcile()
-    for type_ in ("Ready", "Stalled", "DecodeReady"):
+    reason, message = cause
+    for type_, told in (("Ready", "decode: "), ("Stalled", "decode: "), ("DecodeReady", "")):
         found = condition(desk, type_)
         assert found is not None
-        assert (found.reason, found.message) == cause
+        assert (found.reason, found.message) == (reason, f"{told}{message}")
     assert said(desk, "EncoderReady") == ("True", "PodsReady")
 
 

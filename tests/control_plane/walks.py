@@ -11,7 +11,7 @@ from control_plane.spec_places import REMOVED
 from hypothesis import strategies as st
 from mms_builders import manifest
 from triptych_contract.names import TOPOLOGY_TIERS, Tier, Topology
-from triptych_operator.api.autoscaling import SIGNALS
+from triptych_operator.api.autoscaling import SIGNALS, Signal
 
 Spec = dict[str, Any]
 Draw = Callable[[st.SearchStrategy[Any]], Any]
@@ -104,13 +104,18 @@ def autoscale(draw: Draw, spec: Spec) -> None:
     tier = spec.setdefault("tiers", {}).setdefault(name.value, {})
     tier.pop("replicas", None)
     least = draw(st.integers(1, 2))
-    signals = draw(st.lists(st.sampled_from(SIGNALS[name]), min_size=1, max_size=2, unique=True))
+    signals = draw(st.lists(st.sampled_from(SIGNALS[name]), max_size=2, unique=True))
     tier["autoscaling"] = {
         "min": least,
         "max": draw(st.integers(least, 3)),
-        "metrics": [{"signal": one.value, "target": 1} for one in signals],
+        "metrics": [_metric(one) for one in signals],
         **draw(st.sampled_from([{}, {"behavior": {"scaleUp": {"selectPolicy": "Min"}}}])),
     }
+
+
+def _metric(signal: Signal) -> dict[str, Any]:
+    external = {"external": {"name": "depth"}} if signal is Signal.EXTERNAL else {}
+    return {"signal": signal.value, "target": 1, **external}
 
 
 def stop_autoscaling(draw: Draw, spec: Spec) -> None:

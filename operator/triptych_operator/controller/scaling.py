@@ -142,7 +142,7 @@ class Scaler:
     async def _set_pods(self, key: ServiceKey, tier: Tier, pods: int) -> None:
         """Sets a number of pods between two of the autoscaler's, under a name of its own: it has to
         stay the autoscaler's to change."""
-        child = self._child(key, DEPLOYMENT.name, f"{key.name}-{tier}")
+        child = self._child(key, DEPLOYMENT.name, naming.child_of(key.name, tier))
         if child is None:
             return
         metadata = {"namespace": key.namespace, "name": child.key.name, "uid": child.uid}

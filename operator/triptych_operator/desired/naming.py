@@ -50,7 +50,12 @@ _SIGNAL_WORDS: Final = {
 
 def child(service: MultimodalService, tier: Tier) -> str:
     """Name of everything that belongs to one tier: ``shapes-encoder``."""
-    return f"{service.metadata.name}-{tier}"
+    return child_of(service.metadata.name, tier)
+
+
+def child_of(service: str, tier: Tier) -> str:
+    """The same, by the name of the resource."""
+    return f"{service}-{tier}"
 
 
 def selector(service: MultimodalService, tier: Tier) -> dict[str, str]:

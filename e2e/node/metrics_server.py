@@ -31,12 +31,18 @@ def metrics_server(cluster: Cluster, folder: Path) -> Iterator[None]:
     """Serves ``metrics.k8s.io`` within the block; ``folder`` takes its log and its certificate.
 
     Raises:
+        CommandError: it ended.
         TimeoutError: it does not tell of the node in time.
     """
-    server = processes.start(_command(cluster, folder), folder / "metrics-server.log")
+    log = folder / "metrics-server.log"
+    server = processes.start(_command(cluster, folder), log)
     try:
         cluster.kubectl("apply", "-f", "-", manifest=_manifests())
-        processes.wait(lambda: _tells(cluster), SERVED_SECONDS, "metrics of the node")
+        processes.wait(
+            lambda: server.poll() is not None or _tells(cluster), SERVED_SECONDS, "node metrics"
+        )
+        if server.poll() is not None:
+            raise processes.CommandError(f"metrics-server ended: {log.read_text()[-1000:]}")
         yield
     finally:
         cluster.kubectl("delete", "-f", "-", "--ignore-not-found", manifest=_manifests())
@@ -56,6 +62,7 @@ def _command(cluster: Cluster, folder: Path) -> list[str | Path]:
         "--kubelet-insecure-tls",  # the kubelet's certificate is its own
         "--kubelet-preferred-address-types=InternalIP",
         f"--metric-resolution={RESOLUTION_SECONDS}s",
+        f"--kubelet-request-timeout={RESOLUTION_SECONDS // 2}s",
     ]
 
 

@@ -96,7 +96,8 @@ class Reconciler:
             return
         service, revisions = wanted.service, wanted.revisions
         step, manifests = self._plan(key, wanted)
-        if previous.observed_generation and await self._is_gone(key, service, manifests):
+        looked_at = previous.observed_generation > 0
+        if looked_at and await self._is_gone(key, service, manifests):
             return
         refused = await self._bring_about(key, wanted, step, manifests)
         trouble = _trouble(refused) if refused else None

@@ -82,7 +82,7 @@ class RolledService:
         self.now = new
         if flush:
             await self._flush(new)
-        await load.wait_for(2 * len(load.questions))
+        await load.wait_for(len(load.questions))
 
     async def _beside(self, version: Version) -> Serving:
         """A new encoder and gateway of ``version``, beside what serves."""

@@ -17,7 +17,7 @@ from typing import Final
 import uvicorn
 from prometheus_client import start_http_server
 from starlette.applications import Starlette
-from triptych_contract.config import GatewayConfig
+from triptych_contract.config import Endpoints, GatewayConfig
 from triptych_contract.errors import InvalidRequest
 from triptych_contract.names import Tier
 from triptych_models.sources import model_folder
@@ -83,12 +83,6 @@ async def running_gateway(
     readiness = Readiness(encoder_rests=config.encoder_rests)
     calls = PodCalls()
     releases = Releases(calls)
-    endpoints = {
-        Tier.ENCODER: config.encoder,
-        Tier.PREFILL: config.prefill,
-        Tier.DECODE: config.decode,
-        Tier.FUSED: config.fused,
-    }
     expected = expected_workers(config.model, model.parameters, config.revisions)
     decoding = DecodePool(
         processes=config.media.decode_processes,
@@ -96,7 +90,7 @@ async def running_gateway(
         max_pixels=config.media.max_pixels,
     )
     threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="processor")
-    async with decoding, Pools(calls, endpoints, config.topology, expected) as pools:
+    async with decoding, Pools(calls, _endpoints(config), config.topology, expected) as pools:
         loader = MediaLoader(
             config.media, fetcher, decoding, ByteBudget(config.media.inflight_bytes)
         )
@@ -135,6 +129,16 @@ async def running_gateway(
             await releases.finish()
             await calls.close()
             threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _endpoints(config: GatewayConfig) -> dict[Tier, Endpoints]:
+    """Where the workers of each tier are."""
+    return {
+        Tier.ENCODER: config.encoder,
+        Tier.PREFILL: config.prefill,
+        Tier.DECODE: config.decode,
+        Tier.FUSED: config.fused,
+    }
 
 
 def fetcher_of(config: GatewayConfig) -> Fetcher:

@@ -88,7 +88,6 @@ INVALID: dict[str, dict[str, Any]] = {
     "no pods": manifest(tiers__encoder__replicas=0),
     "more pods than can be": manifest(tiers__encoder__replicas=1001),
     "more at least than at most": scaled(min=4),
-    "no metric": scaled(metrics=[]),
     "a signal twice": scaled(metrics=[{"signal": "CPUUtilization", "target": 70}] * 2),
     "a signal of another tier": metric(signal="ImagesPerSecond"),
     "an unknown signal": metric(signal="GPUUtilization"),

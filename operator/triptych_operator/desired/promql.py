@@ -13,29 +13,11 @@ from triptych_contract.names import Metric, Stage, Tier
 
 from triptych_operator.api.autoscaling import Signal
 from triptych_operator.desired.naming import PROMETHEUS_SERVICE, PROMETHEUS_TIER
+from triptych_operator.signals.sources import BUSY, GAUGES, QUEUES, RATES
 
 _Where = tuple[str, ...]
 _WINDOW: Final = "1m"  # at least two rounds of Prometheus, or there is no rate
 _BY: Final = f"namespace, {PROMETHEUS_SERVICE}"
-_RATES: Final[Mapping[Signal, str]] = {
-    Signal.IMAGES_PER_SECOND: Metric.IMAGES,
-    Signal.VISUAL_TOKENS_PER_SECOND: Metric.VISUAL_TOKENS,
-    Signal.INPUT_TOKENS_PER_SECOND: Metric.INPUT_TOKENS,
-}
-_GAUGES: Final[Mapping[Signal, str]] = {
-    Signal.BACKLOG_TOKENS: Metric.BACKLOG_TOKENS,
-    Signal.RUNNING_REQUESTS: Metric.RUNNING,
-}
-_QUEUES: Final[Mapping[Tier, tuple[Stage, ...]]] = {
-    Tier.ENCODER: (Stage.ENCODE_QUEUE,),
-    Tier.PREFILL: (Stage.PREFILL_QUEUE,),
-    Tier.FUSED: (Stage.ENCODE_QUEUE, Stage.PREFILL_QUEUE),
-}
-_BUSY: Final[Mapping[Tier, tuple[Stage, ...]]] = {
-    Tier.ENCODER: (Stage.ENCODE,),
-    Tier.PREFILL: (Stage.PREFILL,),
-    Tier.FUSED: (Stage.ENCODE, Stage.PREFILL),
-}
 _OF_PICTURES: Final = 'modality="multimodal"'
 
 
@@ -48,10 +30,10 @@ def query(tier: Tier, signal: Signal, *where: str) -> str:
     Raises:
         KeyError: the tier does not measure it.
     """
-    if signal in _RATES:
-        return _sum(_rate(_RATES[signal], _of_tier(tier, where)))
-    if signal in _GAUGES:
-        return _sum(_series(_GAUGES[signal], _of_tier(tier, where)))
+    if signal in RATES:
+        return _sum(_rate(RATES[signal], _of_tier(tier, where)))
+    if signal in GAUGES:
+        return _sum(_series(GAUGES[signal], _of_tier(tier, where)))
     return _OTHERS[signal](tier, where)
 
 
@@ -63,13 +45,13 @@ def demand(*where: str) -> str:
 
 def _queue_wait(tier: Tier, where: _Where) -> str:
     waits = _mean(
-        Metric.STAGE_SECONDS, (_of(_QUEUES[tier]), *_of_tier(tier, where)), f"{_BY}, stage"
+        Metric.STAGE_SECONDS, (_of(QUEUES[tier]), *_of_tier(tier, where)), f"{_BY}, stage"
     )
     return f"max by ({_BY}) ({waits})"
 
 
 def _stage_utilization(tier: Tier, where: _Where) -> str:
-    return _sum(_rate(Metric.BUSY_SECONDS, (_of(_BUSY[tier]), *_of_tier(tier, where))))
+    return _sum(_rate(Metric.BUSY_SECONDS, (_of(BUSY[tier]), *_of_tier(tier, where))))
 
 
 def _kv_utilization(tier: Tier, where: _Where) -> str:

@@ -19,6 +19,7 @@ from triptych_operator.api.autoscaling import MEASURED, Signal
 from triptych_operator.signals.board import TierSignals
 from triptych_operator.signals.history import History
 from triptych_operator.signals.page import Series
+from triptych_operator.signals.sources import BUSY, GAUGES, QUEUES, RATES
 
 _RUNNING: Final = Series(Metric.RUNNING)
 _WAITING: Final = Series(Metric.WAITING)
@@ -27,28 +28,6 @@ _LEASES: Final = Series(Metric.LEASES)
 _WITHOUT_ENCODER: Final = Series(Metric.WITHOUT_ENCODER)
 _KV_USED: Final = Series(Metric.KV_TOKENS_USED)
 _KV_CAPACITY: Final = Series(Metric.KV_TOKENS_CAPACITY)
-_RATES: Final[Mapping[Signal, Series]] = {
-    Signal.IMAGES_PER_SECOND: Series(Metric.IMAGES),
-    Signal.VISUAL_TOKENS_PER_SECOND: Series(Metric.VISUAL_TOKENS),
-    Signal.INPUT_TOKENS_PER_SECOND: Series(Metric.INPUT_TOKENS),
-}
-_GAUGES: Final[Mapping[Signal, Series]] = {
-    Signal.BACKLOG_TOKENS: _BACKLOG,
-    Signal.RUNNING_REQUESTS: _RUNNING,
-}
-# Where the requests of a tier wait for their turn.
-_QUEUES: Final[Mapping[Tier, tuple[Stage, ...]]] = {
-    Tier.ENCODER: (Stage.ENCODE_QUEUE,),
-    Tier.PREFILL: (Stage.PREFILL_QUEUE,),
-    Tier.FUSED: (Stage.ENCODE_QUEUE, Stage.PREFILL_QUEUE),
-}
-# What of a tier's computing comes from requests, and grows with them. Decode is not among it: it
-# computes all the time with one answer as with fifty.
-_BUSY: Final[Mapping[Tier, tuple[Stage, ...]]] = {
-    Tier.ENCODER: (Stage.ENCODE,),
-    Tier.PREFILL: (Stage.PREFILL,),
-    Tier.FUSED: (Stage.ENCODE, Stage.PREFILL),
-}
 _MULTIMODAL: Final = "multimodal"
 _MODALITIES: Final = ("text", _MULTIMODAL)
 
@@ -89,19 +68,19 @@ def tier_signals(
 
 
 def _measure(signal: Signal, answers: _Answers) -> float | None:
-    if signal in _RATES:
-        return _rate(answers.pods, _RATES[signal])
-    if signal in _GAUGES:
-        return _total(answers.pods, lambda history: history.now(_GAUGES[signal]))
+    if signal in RATES:
+        return _rate(answers.pods, Series(RATES[signal]))
+    if signal in GAUGES:
+        return _total(answers.pods, lambda history: history.now(Series(GAUGES[signal])))
     return _OTHERS[signal](answers)
 
 
 def _queue_wait_of(answers: _Answers) -> float | None:
-    return queue_wait(_histories(answers.pods), _QUEUES[answers.tier])
+    return queue_wait(_histories(answers.pods), QUEUES[answers.tier])
 
 
 def _stage_utilization(answers: _Answers) -> float | None:
-    return _rate(answers.pods, *(Series(Metric.BUSY_SECONDS, one) for one in _BUSY[answers.tier]))
+    return _rate(answers.pods, *(Series(Metric.BUSY_SECONDS, one) for one in BUSY[answers.tier]))
 
 
 def _kv_utilization(answers: _Answers) -> float | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +19,6 @@ CONFIG_MAP = BY_NAME["ConfigMap"]
 def config(name: str = "one", **data: str) -> dict[str, Any]:
     metadata = {"namespace": "n", "name": name}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ApiServer]:
-    async with ApiServer() as running:
-        yield running
-
-
-@pytest.fixture
-async def api(server: ApiServer, tmp_path: Path) -> AsyncIterator[Api]:
-    async with Api(await connection.load(server.kubeconfig(tmp_path))) as made:
-        yield made
 
 
 async def test_an_apply_is_one_call_by_our_manager_with_force(server: ApiServer, api: Api) -> None:

@@ -26,12 +26,6 @@ Elections = Callable[[str], LeaseElection]
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[ApiServer]:
-    async with ApiServer() as running:
-        yield running
-
-
-@pytest.fixture
 async def election(server: ApiServer, tmp_path: Path) -> AsyncIterator[Elections]:
     async with Api(await connection.load(server.kubeconfig(tmp_path))) as api:
 

@@ -1,7 +1,5 @@
-from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest
 from api_server import ApiServer, refusing, status
 from mms_builders import manifest
 from triptych_operator.api.manifests import validate_service
@@ -12,12 +10,6 @@ from triptych_operator.cluster.events import announce
 from triptych_operator.status.announcements import Announcement
 
 NOW = "2026-01-01T00:00:00.000001Z"
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ApiServer]:
-    async with ApiServer() as running:
-        yield running
 
 
 def resource() -> MultimodalService:

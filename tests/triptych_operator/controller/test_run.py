@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
@@ -19,12 +18,6 @@ from triptych_operator.controller.run import run
 from triptych_operator.controller.settings import Election, Listen, OperatorSettings
 
 PATIENCE = 60.0
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ApiServer]:
-    async with ApiServer() as running:
-        yield running
 
 
 async def ends(task: asyncio.Task[None], stop: asyncio.Event) -> None:

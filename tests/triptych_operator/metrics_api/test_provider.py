@@ -6,7 +6,7 @@ import asyncio
 import base64
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,7 +19,6 @@ from cluster.control_plane import free_port
 from cluster.waiting import eventually
 from metrics_api.fronts import FRONT, put_chart, put_front_proxy
 from triptych_contract.errors import Unavailable
-from triptych_operator.cluster import connection
 from triptych_operator.cluster.api import Api
 from triptych_operator.cluster.kinds import CONFIG_MAP, METRICS_API
 from triptych_operator.metrics_api.certificates import RENEWED, SERVING
@@ -39,18 +38,6 @@ class Clock:
 
     def __call__(self) -> datetime:
         return datetime.now(UTC) + self.ahead
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ApiServer]:
-    async with ApiServer() as running:
-        yield running
-
-
-@pytest.fixture
-async def api(server: ApiServer, tmp_path: Path) -> AsyncIterator[Api]:
-    async with Api(await connection.load(server.kubeconfig(tmp_path))) as made:
-        yield made
 
 
 @pytest.fixture

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import base64
 import logging
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 from api_server import ApiServer
 from metrics_api.fronts import FRONT, api_service, put_chart
-from triptych_operator.cluster import connection
 from triptych_operator.cluster.api import Api
 from triptych_operator.cluster.kinds import ENDPOINT_SLICE, METRICS_API, SERVICE
 from triptych_operator.cluster.refusals import Refusal
@@ -20,18 +17,6 @@ from triptych_operator.metrics_api.registration import API_SERVICE, Registration
 
 AUTHORITY = b"-----BEGIN CERTIFICATE-----"
 TRUSTED = base64.b64encode(AUTHORITY).decode()
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ApiServer]:
-    async with ApiServer() as running:
-        yield running
-
-
-@pytest.fixture
-async def api(server: ApiServer, tmp_path: Path) -> AsyncIterator[Api]:
-    async with Api(await connection.load(server.kubeconfig(tmp_path))) as made:
-        yield made
 
 
 def standing(server: ApiServer) -> dict[str, Any]:

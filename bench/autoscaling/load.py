@@ -124,8 +124,11 @@ class _Client:
             group.create_task(self._ask(phase.name, await self._body(phase.make)))
 
     async def _ask_until(self, end: float, phase: str, make: Callable[[int], Body]) -> None:
-        while time.monotonic() < end:
-            await self._ask(phase, await self._body(make))
+        while True:
+            data = await self._body(make)
+            if time.monotonic() >= end:
+                return
+            await self._ask(phase, data)
 
     async def _body(self, make: Callable[[int], Body]) -> bytes:
         self.sent += 1

@@ -48,12 +48,12 @@ async def test_requests_leave_at_their_rate_whatever_the_answers_do() -> None:
 async def test_so_many_at_a_time_follow_each_other_until_the_phase_ends() -> None:
     runner, url = await served(TOKEN, b"data: [DONE]\n\n")
     try:
-        _, outcomes = await run(url, [Phase("load", 0.3, make=long_answer, at_once=3)])
+        _, outcomes = await run(url, [Phase("load", 1.0, make=long_answer, at_once=3)])
     finally:
         await runner.cleanup()
     assert [one.error for one in outcomes] == [""] * len(outcomes)
     assert len(outcomes) > 3
-    assert max(one.at for one in outcomes) < 0.3
+    assert max(one.at for one in outcomes) < 1.1  # a process may be held up
 
 
 @pytest.mark.parametrize(

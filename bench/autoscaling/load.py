@@ -121,21 +121,22 @@ class _Client:
             group.create_task(self._ask_until(start + phase.seconds, phase.name, phase.make))
         for index in range(int(phase.rate * phase.seconds)):
             await _until(start + index / phase.rate)
-            group.create_task(self._ask(phase.name, await self._body(phase.make)))
+            data = await self._body(phase.make)
+            group.create_task(self._ask(phase.name, data, time.monotonic()))
 
     async def _ask_until(self, end: float, phase: str, make: Callable[[int], Body]) -> None:
         while True:
             data = await self._body(make)
-            if time.monotonic() >= end:
+            now = time.monotonic()
+            if now >= end:
                 return
-            await self._ask(phase, data)
+            await self._ask(phase, data, now)
 
     async def _body(self, make: Callable[[int], Body]) -> bytes:
         self.sent += 1
         return json.dumps(await asyncio.to_thread(make, self.sent)).encode()
 
-    async def _ask(self, phase: str, data: bytes) -> None:
-        sent = time.monotonic()
+    async def _ask(self, phase: str, data: bytes, sent: float) -> None:
         first, error = 0.0, "the stream ended before its end"
         headers = {"content-type": "application/json"}
         try:

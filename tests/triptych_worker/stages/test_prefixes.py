@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -23,6 +24,7 @@ pytestmark = pytest.mark.torch
 
 PLENTY = 4_000_000  # bytes: all prompts of one test
 MAX_TOKENS = 24
+WAIT_SECONDS = 20.0
 ROUNDING = 1e-4  # as in test_exactness
 OTHER_FINGERPRINT = "ef" * 32
 
@@ -236,18 +238,29 @@ async def test_a_small_cache_stays_within_its_bytes_and_answers_stay_the_same(
     assert 0 < stats.bytes <= stats.capacity_bytes
 
 
-async def test_a_request_that_goes_away_while_it_waits_lets_go_what_it_found(folder: Path) -> None:
+@asynccontextmanager
+async def one_waits(folder: Path) -> AsyncIterator[tuple[Stages, asyncio.Task[list[TokenEvent]]]]:
+    """A request whose prompt is known in part, and that has no room while another runs; that one
+    ends with the block."""
     async with language_stages(folder, prefix_bytes=PLENTY, kv_tokens=100) as stages:
         await stages.generate(text(60, max_tokens=2, ignore_eos=True))
         running = stages.fused.generate(text(60, max_tokens=40, ignore_eos=True))
         await anext(running)
         waiting = asyncio.create_task(stages.generate(text(60, max_tokens=40)))
-        await asyncio.sleep(0.01)
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not stages.engine.load().waiting:  # noqa: ASYNC110 - the engine tells nobody
+                await asyncio.sleep(0.001)
+        yield stages, waiting
+        await running.aclose()
+        await asyncio.gather(waiting, return_exceptions=True)
+
+
+async def test_a_request_that_goes_away_while_it_waits_lets_go_what_it_found(folder: Path) -> None:
+    async with one_waits(folder) as (stages, waiting):
         assert leased(stages) > 0
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         assert leased(stages) == 0
-        await running.aclose()
 
 
 async def test_a_request_that_is_refused_lets_go_what_it_found(folder: Path) -> None:
@@ -260,15 +273,9 @@ async def test_a_request_that_is_refused_lets_go_what_it_found(folder: Path) -> 
 
 
 async def test_what_waits_counts_without_what_is_known(folder: Path) -> None:
-    async with language_stages(folder, prefix_bytes=PLENTY, kv_tokens=100) as stages:
-        await stages.generate(text(60, max_tokens=2, ignore_eos=True))
-        running = stages.fused.generate(text(60, max_tokens=40, ignore_eos=True))
-        await anext(running)
-        waiting = asyncio.create_task(stages.generate(text(60, max_tokens=40)))
-        await asyncio.sleep(0.01)
+    async with one_waits(folder) as (stages, waiting):
         assert stages.engine.load().backlog_tokens == 60 - 48
-        await running.aclose()
-        await waiting
+    assert len(waiting.result()) > 0
 
 
 async def test_of_prompts_that_come_together_the_first_computes_for_all(folder: Path) -> None:

@@ -6,10 +6,11 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import openai
 import pytest
 import triptych_models
 from node.one_node import OneNode
-from node_questions import about
+from node_questions import Question, about, ask
 from product import EXAMPLE, SYSTEM, Object, Product, product
 from request_logs import pipelines
 from steady_load import SteadyLoad, steady_load
@@ -41,6 +42,7 @@ spec:
   volumeName: models
 """
 QUESTIONS = tuple(about(seed, "at") for seed in range(9_000_010, 9_000_016))
+UNSEEN = about(9_000_016, "at")
 
 pytestmark = [
     pytest.mark.node,
@@ -217,3 +219,26 @@ def test_an_uninstalled_operator_leaves_pods_serving_and_adopts_them_again(
         load.wait_for(3, 120)
     assert load.failed == []
     assert shapes.pods() == before
+
+
+def test_encoders_rest_while_no_picture_comes_and_the_first_one_brings_them_back(
+    shapes: Product,
+) -> None:
+    rests = {"min": 1, "max": 2, "scaleToZeroAfter": "15s"}
+    shapes.change(
+        {
+            "tiers": {"encoder": {"replicas": None, "autoscaling": rests}},
+            "degraded": {"onEncoderLoss": "Queue", "queueTimeout": "5m"},
+        }
+    )
+    shapes.until("Ready")
+    with openai.OpenAI(base_url=shapes.url(), api_key="none", max_retries=0) as client:
+        assert ask(client, QUESTIONS[0]) == QUESTIONS[0].answer
+        shapes.wait_gone(shapes.addresses("encoder"))
+        shapes.until("Ready")  # it serves: nothing is missing that anybody asks for
+        assert shapes.pods("encoder") == {}
+        words = Question((), "what is at top left?", "")
+        ask(client, words)
+        assert shapes.pods("encoder") == {}
+        assert ask(client, UNSEEN) == UNSEEN.answer
+    assert len(shapes.pods("encoder")) == 1

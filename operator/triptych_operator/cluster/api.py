@@ -7,12 +7,12 @@ says no or says nothing.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final, Self
 from urllib.parse import quote, urlencode
 
 import aiohttp
-import orjson
 from kubernetes.aio.client import Configuration
 from prometheus_client import Counter
 
@@ -151,7 +151,7 @@ class Api:
     ) -> Object:
         answer = await self._exchange(verb, kind, path, query, body, content=content, accept=accept)
         try:
-            found: Object = orjson.loads(answer)
+            found: Object = json.loads(answer)
         except ValueError as error:
             raise unreadable(f"{verb} {path}") from error
         return found

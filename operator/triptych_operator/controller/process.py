@@ -8,8 +8,6 @@ import logging
 import signal
 import sys
 
-import uvloop
-
 from triptych_operator.controller.run import run
 from triptych_operator.controller.settings import OperatorSettings
 
@@ -25,8 +23,7 @@ def operate(settings: OperatorSettings, *, verbose: bool) -> None:
     # What is imported stays: collections that need not look at it are quick, and come soon enough
     # for the events of watches, each a web of objects, not to pile up.
     gc.freeze()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_until_signalled(settings))
+    asyncio.run(_until_signalled(settings))
 
 
 async def _until_signalled(settings: OperatorSettings) -> None:

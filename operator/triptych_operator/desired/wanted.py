@@ -6,12 +6,12 @@ change of its own. Rendering its manifests costs most of such a look, and gives 
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import orjson
 from triptych_contract.names import Tier
 
 from triptych_operator.api.manifests import validate_service
@@ -46,7 +46,7 @@ class WantedCache:
     def __init__(self, platform: Platform, kept: int = KEPT) -> None:
         self._platform = platform
         self._kept = kept
-        self._by_body: OrderedDict[bytes, Wanted] = OrderedDict()
+        self._by_body: OrderedDict[str, Wanted] = OrderedDict()
 
     def of(self, body: Mapping[str, Any]) -> Wanted:
         """What the resource wants that the API server hands out as ``body``.
@@ -54,7 +54,7 @@ class WantedCache:
         Raises:
             InvalidRequest: it is not a valid resource.
         """
-        key = orjson.dumps([body["metadata"], body.get("spec")])
+        key = json.dumps([body["metadata"], body.get("spec")])
         wanted = self._by_body.pop(key, None) or self._work_out(body)
         self._by_body[key] = wanted
         if len(self._by_body) > self._kept:

@@ -25,6 +25,7 @@ from cluster.operator_process import OperatorProcess
 from cluster.waiting import eventually
 from control_plane.pod_pages import PodPages
 from mms_builders import manifest
+from triptych_operator.desired.naming import DELETION_COST
 from triptych_operator.metrics_api.provider import PERIOD
 from triptych_worker.domain import Load
 
@@ -126,6 +127,20 @@ class Stage:
         found = await eventually(look, f"ScalingActive={status}", seconds=SECONDS)
         assert found is not None
         return found
+
+    async def until_it_stays(self, name: str) -> None:
+        """Waits until a pod costs more than others: those go before it."""
+
+        async def look() -> bool:
+            pods = await self.encoders()
+            (annotations,) = (
+                pod["metadata"].get("annotations", {})
+                for pod in pods
+                if pod["metadata"]["name"] == name
+            )
+            return int(annotations.get(DELETION_COST, "0")) > 0
+
+        await eventually(look, f"a deletion cost of {name}", seconds=SECONDS)
 
     async def until_limited(self) -> str:
         """Waits until the status names an adapter as what limits the encoders; what it says."""
@@ -247,6 +262,7 @@ async def test_an_autoscaler_follows_what_pods_tell_and_stands_still_when_none_d
     (pod,) = await stage.encoders()
     stage.pages.loads = {pod["status"]["podIP"]: Load(waiting=4, backlog_tokens=400)}
     await stage.until_encoders(4)
+    await stage.until_it_stays(pod["metadata"]["name"])
     stage.pages.loads = {pod["status"]["podIP"]: Load(waiting=4, backlog_tokens=200)}
     await stage.until_encoders(2)
     stage.pages.silent = True

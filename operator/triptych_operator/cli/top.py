@@ -74,10 +74,9 @@ async def looks(resource: Resource, interval: float) -> AsyncIterator[TopView]:
         service, found = await resource.service(), await resource.read()
         asked = _asked(resource.key, await resource.pods())
         await asyncio.gather(*(_ask(resource, memory, one) for one in asked))
-        memory.forget(asked, loop.time())
         told: defaultdict[Tier, list[PodTold]] = defaultdict(list)
-        for one in asked:
-            told[one.tier].append(memory.told(one, loop.time()))
+        for one, pod in zip(asked, memory.end_round(asked, loop.time()), strict=True):
+            told[one.tier].append(pod)
         desired = {tier.name: tier.desired for tier in found.status.tiers}
         title = f"{found.namespace}/{found.name}   {found.topology}"
         view = view_of(title, policy_of(service), told, desired, limiting)

@@ -31,8 +31,7 @@ from triptych_operator.desired.platform import Metrics
 from triptych_operator.metrics_api.provider import EmbeddedProvider
 from triptych_operator.observed.store import ServiceKey, Store
 from triptych_operator.signals.board import SignalBoard
-from triptych_operator.signals.memory import LASTING
-from triptych_operator.signals.rounds import read_signals
+from triptych_operator.signals.rounds import LASTING, read_signals
 
 _logger = logging.getLogger(__name__)
 _START_PAUSE: Final = 2.0  # seconds between attempts to list everything at the start

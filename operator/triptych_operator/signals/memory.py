@@ -16,7 +16,7 @@ from triptych_operator.signals.measures import PodTold
 from triptych_operator.signals.page import Reading
 
 WINDOW: Final = 30.0  # seconds that rates and means look back
-LASTING: Final = 15.0  # seconds that an answer stands for a pod which gives none
+STANDING: Final = 3  # rounds that an answer stands for, its own and those that its pod misses
 _NEVER: Final = float("-inf")
 _TIERS: Final = frozenset(Tier)
 
@@ -47,29 +47,42 @@ def pods_to_ask(store: Store) -> Iterator[Asked]:
 
 
 class Memory:
-    """One history per pod."""
+    """One history per pod.
+
+    Answers age by rounds, not by seconds: what pods told in one round must lapse together. When
+    all fall silent at once, the seconds by which one had answered before the other would else leave
+    the one for a tier of its own, and an autoscaler would follow an idle pod.
+    """
 
     def __init__(self) -> None:
         self._histories: dict[tuple[str, str], History] = {}
+        self._answered: dict[tuple[str, str], int] = {}  # the round in which a pod answered last
+        self._round = 0
 
     def add(self, asked: Asked, reading: Reading) -> None:
         """Takes in what a pod has just told."""
         self._histories.setdefault(asked.key, History(WINDOW)).add(reading)
+        self._answered[asked.key] = self._round
 
     def last_at(self, asked: Asked) -> float:
         """When a pod told something last, within the window."""
         history = self._histories.get(asked.key)
         return _NEVER if history is None or history.last_at is None else history.last_at
 
-    def forget(self, present: Collection[Asked], now: float) -> None:
-        """Drops every pod that is not ``present``, and what is older than the window."""
+    def end_round(self, present: Collection[Asked], now: float) -> list[PodTold]:
+        """What those that are ``present`` have told, in their order. Every other pod is forgotten,
+        and so is what is older than the window."""
         keys = {one.key for one in present}
         self._histories = {key: one for key, one in self._histories.items() if key in keys}
+        self._answered = {key: one for key, one in self._answered.items() if key in keys}
         for history in self._histories.values():
             history.forget_before(now)
+        told = [PodTold(one.pod.name, one.pod.ready, self._standing(one)) for one in present]
+        self._round += 1
+        return told
 
-    def told(self, asked: Asked, now: float) -> PodTold:
-        """What a pod told; nothing when that is too long ago."""
-        answering = now - self.last_at(asked) <= LASTING
-        history = self._histories[asked.key] if answering else None
-        return PodTold(asked.pod.name, asked.pod.ready, history)
+    def _standing(self, asked: Asked) -> History | None:
+        history = self._histories.get(asked.key)
+        if history is None or history.last_at is None:
+            return None
+        return history if self._round - self._answered[asked.key] < STANDING else None

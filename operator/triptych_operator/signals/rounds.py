@@ -15,11 +15,12 @@ from triptych_contract.names import Tier
 from triptych_operator.observed.store import ServiceKey, Store
 from triptych_operator.signals.board import SignalBoard
 from triptych_operator.signals.measures import PodTold, tier_signals
-from triptych_operator.signals.memory import Asked, Memory, pods_to_ask
+from triptych_operator.signals.memory import STANDING, Asked, Memory, pods_to_ask
 from triptych_operator.signals.page import PageError, read_page
 from triptych_operator.signals.pages import Pages
 
 PERIOD: Final = 5.0  # seconds from round to round
+LASTING: Final = STANDING * PERIOD  # seconds that what a round found may be acted on
 _logger = logging.getLogger(__name__)
 
 ROUND_SECONDS: Final = Histogram(
@@ -87,12 +88,10 @@ class Rounds:
         return "ok"
 
     def _publish(self, asked: Sequence[Asked], now: float) -> None:
-        self._memory.forget(asked, now)
         by_service: defaultdict[ServiceKey, defaultdict[Tier, list[PodTold]]]
         by_service = defaultdict(lambda: defaultdict(list))
         silent = 0
-        for one in asked:
-            told = self._memory.told(one, now)
+        for one, told in zip(asked, self._memory.end_round(asked, now), strict=True):
             by_service[one.service][one.tier].append(told)
             silent += told.ready and told.history is None
         SILENT.set(silent)

@@ -22,9 +22,8 @@ from triptych_operator.api.autoscaling import Signal
 from triptych_operator.api.service import KIND
 from triptych_operator.observed.store import ServiceKey, Store
 from triptych_operator.signals.board import SignalBoard, TierSignals
-from triptych_operator.signals.memory import LASTING
 from triptych_operator.signals.pages import Pages
-from triptych_operator.signals.rounds import PERIOD, Rounds, read_signals
+from triptych_operator.signals.rounds import LASTING, PERIOD, Rounds, read_signals
 from triptych_worker.domain import Load
 
 SHAPES = ServiceKey("default", "shapes")

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, Final, Literal
 
 from pydantic import ConfigDict, Field, ValidationError
-from triptych_contract.names import Tier
+from triptych_contract.names import Cache, Tier
 
 from triptych_operator.api.autoscaling import Signal
 from triptych_operator.api.rules import ApiModel
@@ -96,8 +96,29 @@ class ScalingStatus(StatusModel):
     """The signal that asks for them; none when they stay as they are for want of a signal."""
 
 
+class CacheUseStatus(StatusModel):
+    """One kind of cache over all pods, as of the last time that it had changed by much. Counts are
+    of the pods that run: each begins with its process."""
+
+    name: Cache
+    """Which cache."""
+    bytes: int = Field(ge=0)
+    """Bytes that are held."""
+    capacity: int = Field(ge=0)
+    """Bytes that may be held; 0 when it is switched off."""
+    hits: int = Field(ge=0)
+    """Look-ups that were answered."""
+    misses: int = Field(ge=0)
+    """Look-ups that were not."""
+    evictions: int = Field(ge=0)
+    """Entries that made room for others."""
+    seconds_saved: str = Field(max_length=32)
+    """Work that hits made unnecessary, in seconds."""
+
+
 class CachesStatus(StatusModel):
-    """What the caches hold, as of the last flush that reached every holder."""
+    """What the caches hold, as of the last flush that reached every holder, and what they are
+    worth."""
 
     fingerprint: str = Field(default="", max_length=64)
     """The encoder whose embeddings all holders hold, and no other's."""
@@ -115,6 +136,15 @@ class CachesStatus(StatusModel):
     """The revision of the encoder that was in service."""
     flush_token: str = Field(default="", max_length=253)
     """The last value of the annotation triptych.dev/flush-caches that was acted upon."""
+    use: tuple[CacheUseStatus, ...] = Field(
+        default=(),
+        max_length=8,
+        json_schema_extra={
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["name"],
+        },
+    )
+    """How each cache is used."""
 
 
 class ServiceStatus(StatusModel):

@@ -17,7 +17,7 @@ from triptych_operator.scaling.policy import Policy, ratios
 from triptych_operator.signals.history import History
 from triptych_operator.signals.measures import PodTold, tier_signals
 from triptych_operator.signals.page import Series
-from triptych_operator.status.scaling import rounded
+from triptych_operator.status.rounding import rounded
 
 _BAR: Final = 7  # characters: the target is at five of them
 _AT_TARGET: Final = 5

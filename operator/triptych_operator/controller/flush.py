@@ -198,7 +198,12 @@ class Flusher:
         if caches is None and condition == due.condition:
             return
         status = ServiceStatus(conditions=(condition,), caches=caches or due.caches)
-        dump = status.model_dump(mode="json", by_alias=True, include={"conditions", "caches"})
+        dump = status.model_dump(
+            mode="json",
+            by_alias=True,
+            include={"conditions", "caches"},
+            exclude={"caches": {"use"}},  # whoever reads the signals says that
+        )
         answer = await write_status(self._api, due.body, due.version, dump, manager=CACHES_MANAGER)
         if answer is None:
             return  # deleted meanwhile

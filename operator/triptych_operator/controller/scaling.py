@@ -18,7 +18,7 @@ from triptych_contract.names import Tier
 
 from triptych_operator.api.manifests import validate_service
 from triptych_operator.api.service import KIND
-from triptych_operator.api.status import ServiceStatus, status_in
+from triptych_operator.api.status import status_in
 from triptych_operator.cluster.api import Api, Object
 from triptych_operator.cluster.kinds import DEPLOYMENT, POD
 from triptych_operator.cluster.refusals import CONFLICT, NOT_FOUND, Refusal
@@ -32,7 +32,7 @@ from triptych_operator.scaling.departures import changes
 from triptych_operator.scaling.policy import Policy, policy_of
 from triptych_operator.scaling.rest import Move, Quiet, demand, move
 from triptych_operator.signals.board import SignalBoard, TierSignals
-from triptych_operator.status.scaling import Said, is_news, said_of
+from triptych_operator.status.scaling import Said, dumped, is_news, said_of
 
 _logger = logging.getLogger(__name__)
 SCALING_MANAGER: Final = "triptych-scaling"
@@ -187,8 +187,8 @@ class Scaler:
     async def _tell(
         self, key: ServiceKey, body: Object, memory: _Memory, snapshot: Snapshot, signals: _Signals
     ) -> None:
-        """Writes what is said of the signals, if it is news. What is said already stands for a
-        while after a start, when nothing has been measured yet."""
+        """Writes what is said of signals and caches, if it is news. What is said already stands for
+        a while after a start, when nothing has been measured yet."""
         now, old = self._now(), Said.by(status_in(body))
         if memory.told_at is None:
             memory.told_at = now if old != Said() else float("-inf")
@@ -197,12 +197,8 @@ class Scaler:
         urgent = bool(signals) and new.limiting_tier != old.limiting_tier
         if not is_news(new, old) or (early and not urgent):
             return
-        status = ServiceStatus(limiting_tier=new.limiting_tier, scaling=new.scaling)
-        said = status.model_dump(
-            mode="json", by_alias=True, include={"limiting_tier", "scaling"}, exclude_none=True
-        )
         version = self._store.version(key)
-        answer = await write_status(self._api, body, version, said, manager=SCALING_MANAGER)
+        answer = await write_status(self._api, body, version, dumped(new), manager=SCALING_MANAGER)
         memory.told_at = now
         if answer is not None:
             self._store.put(KIND, answer)

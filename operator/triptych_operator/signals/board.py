@@ -12,6 +12,7 @@ from triptych_contract.names import Tier
 
 from triptych_operator.api.autoscaling import Signal
 from triptych_operator.observed.store import ServiceKey
+from triptych_operator.signals.caches import CacheUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class TierSignals:
     answering: int = 0  # of those, the ones whose answer is in ``values``
     values: Mapping[Signal, float] = field(default_factory=dict)
     work: Mapping[str, float] = field(default_factory=dict)  # by pod: requests in hand and leases
+    caches: tuple[CacheUse, ...] = ()  # of the pods that answered
 
 
 class SignalBoard:

@@ -17,6 +17,7 @@ from triptych_contract.names import Metric, Stage, Tier
 
 from triptych_operator.api.autoscaling import MEASURED, Signal
 from triptych_operator.signals.board import TierSignals
+from triptych_operator.signals.caches import cache_use
 from triptych_operator.signals.history import History
 from triptych_operator.signals.page import Series
 from triptych_operator.signals.sources import BUSY, GAUGES, QUEUES, RATES
@@ -64,6 +65,7 @@ def tier_signals(
         answering=sum(pod.history is not None for pod in pods),
         values={signal: value for signal, value in values.items() if value is not None},
         work={pod.name: _work(pod.history) for pod in pods if pod.history is not None},
+        caches=cache_use(_histories(pods)),
     )
 
 

@@ -48,6 +48,10 @@ _LABELS: Final[Mapping[str, str]] = {
     Metric.LEASES: "",
     Metric.CACHE_HITS: "cache",
     Metric.CACHE_MISSES: "cache",
+    Metric.CACHE_EVICTIONS: "cache",
+    Metric.CACHE_BYTES: "cache",
+    Metric.CACHE_CAPACITY_BYTES: "cache",
+    Metric.CACHE_SECONDS_SAVED: "cache",
 }
 _MOST: Final = 1e15  # of anything; a thousand pods with so much still fit a number of autoscalers
 _MOST_LINES: Final = 1000  # of a page; a worker's has 30

@@ -1,34 +1,42 @@
-"""What the status says of signals: rounded, and anew only when it is worth a write. Pure."""
+"""What the status says of what pods measure: rounded, anew only when it is worth a write. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from triptych_contract.names import Tier
 
-from triptych_operator.api.status import ScalingStatus, ServiceStatus, SignalStatus
+from triptych_operator.api.status import (
+    CachesStatus,
+    CacheUseStatus,
+    ScalingStatus,
+    ServiceStatus,
+    SignalStatus,
+)
+from triptych_operator.json_values import JsonObject
 from triptych_operator.observed.snapshot import Snapshot, TierSnapshot
 from triptych_operator.scaling.advice import advice
 from triptych_operator.scaling.limiting import limiting_tier
 from triptych_operator.scaling.policy import Policy, TierPolicy, ratios
 from triptych_operator.signals.board import TierSignals
-
-_MATERIAL: Final = 0.1  # of a value or its target: less is not worth a write
+from triptych_operator.status.caches import is_used, use_of
+from triptych_operator.status.rounding import MATERIAL, rounded
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """The part of a resource's status that is about signals."""
+    """The part of a resource's status that is about what its pods measure."""
 
     limiting_tier: Tier | None = None
     scaling: tuple[ScalingStatus, ...] = ()
+    caches: tuple[CacheUseStatus, ...] = ()
 
     @staticmethod
     def by(status: ServiceStatus) -> Said:
         """What a status says."""
-        return Said(status.limiting_tier, status.scaling or ())
+        caches = status.caches or CachesStatus()
+        return Said(status.limiting_tier, status.scaling or (), caches.use)
 
 
 def said_of(
@@ -51,7 +59,21 @@ def said_of(
         if tier.scaled and tier.tier in signals
     ]
     limiting = limiting_tier(pressures, previous.limiting_tier) if pressures else None
-    return Said(limiting, tuple(one for one in told if one.signals or one.advised is not None))
+    return Said(
+        limiting,
+        tuple(one for one in told if one.signals or one.advised is not None),
+        use_of(signals.values()),
+    )
+
+
+def dumped(said: Said) -> JsonObject:
+    """What to write of the status; what is not said has not been measured."""
+    caches = {"use": [one.model_dump(mode="json", by_alias=True) for one in said.caches]}
+    status = ServiceStatus(limiting_tier=said.limiting_tier, scaling=said.scaling)
+    told: JsonObject = status.model_dump(
+        mode="json", by_alias=True, include={"limiting_tier", "scaling"}, exclude_none=True
+    )
+    return told | {"caches": caches} if said.caches else told
 
 
 def is_news(new: Said, old: Said) -> bool:
@@ -64,6 +86,7 @@ def is_news(new: Said, old: Said) -> bool:
             for tier, before in zip(new.scaling, old.scaling, strict=True)
             for one, other in zip(tier.signals, before.signals, strict=True)
         )
+        or is_used(new.caches, old.caches)
     )
 
 
@@ -91,11 +114,6 @@ def _of_tier(tier: TierPolicy, signals: TierSignals, standing: TierSnapshot) -> 
     return ScalingStatus(name=tier.tier, signals=shown, advised=found.pods, advised_by=found.signal)
 
 
-def rounded(value: float) -> str:
-    """Three digits: ``0.482``, ``12.5``, ``20500``."""
-    return f"{float(f'{value:.3g}'):f}".rstrip("0").rstrip(".") or "0"
-
-
 def _outline(scaling: Sequence[ScalingStatus]) -> list[object]:
     """All but the values."""
     return [
@@ -106,4 +124,4 @@ def _outline(scaling: Sequence[ScalingStatus]) -> list[object]:
 
 def _differs(new: SignalStatus, old: SignalStatus) -> bool:
     before = float(old.value)
-    return abs(float(new.value) - before) > _MATERIAL * max(before, float(old.target))
+    return abs(float(new.value) - before) > MATERIAL * max(before, float(old.target))

@@ -12,11 +12,15 @@ from caches.cache_pods import CachePod
 from children_of import PLATFORM, SHAPES, body, make_ready, put_pod, resource, scaled, standing
 from desk import Desk
 from triptych_contract.errors import Unavailable
+from triptych_contract.names import Cache, Tier
 from triptych_operator.api.status import CachesStatus, Condition, ConditionType
 from triptych_operator.caches.calls import HolderCalls
 from triptych_operator.cluster.kinds import DEPLOYMENT, POD, SERVICE_RESOURCE
 from triptych_operator.cluster.refusals import Refusal
 from triptych_operator.controller.flush import Flusher
+from triptych_operator.controller.scaling import Scaler
+from triptych_operator.signals.board import SignalBoard, TierSignals
+from triptych_operator.signals.caches import CacheUse
 
 NEW, OLD = "a" * 64, "b" * 64
 TIERS = ("encoder", "prefill", "decode", "gateway")
@@ -115,6 +119,21 @@ async def test_every_holder_keeps_the_one_fingerprint_and_the_status_tells(scene
     assert (caches.fingerprint, caches.epoch, caches.holders) == (NEW, 1, "3/3")
     assert (caches.bytes_freed, caches.reason) == (12, "FirstVersion")
     assert scene.events() == [("Normal", "CachesFlushed")]
+
+
+async def test_a_flush_leaves_what_is_said_of_the_use_of_caches(scene: Scene) -> None:
+    await scene.in_service()
+    await scene.flush()
+    signals = TierSignals(Tier.ENCODER, 0.0, caches=(CacheUse(Cache.ENCODER, hits=7.0),))
+    board = SignalBoard(lasting=1e9)
+    board.put(SHAPES, signals)
+    await scene.desk.observe()
+    await Scaler(scene.desk.api, scene.desk.store, board, PLATFORM).look(SHAPES)
+    ask_for_a_flush(scene)
+    await scene.flush()
+    assert scene.caches is not None
+    assert (scene.caches.epoch, scene.caches.reason) == (2, "Requested")
+    assert [(one.name, one.hits) for one in scene.caches.use] == [(Cache.ENCODER, 7)]
 
 
 async def test_what_a_version_is_while_its_encoders_rest_is_learnt_when_they_wake(

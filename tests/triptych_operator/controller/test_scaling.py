@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 from api_server import refusing, status
 from children_of import PLATFORM, SHAPES, body, make_ready, resource, scaled
 from desk import Desk
-from triptych_contract.names import Tier
+from triptych_contract.names import Cache, Tier
 from triptych_operator.api.autoscaling import Signal
 from triptych_operator.cluster.kinds import DEPLOYMENT
 from triptych_operator.cluster.refusals import Refusal
@@ -19,6 +19,7 @@ from triptych_operator.controller.queue import KeyedQueue
 from triptych_operator.controller.scaling import STATUS_SECONDS, Scaler
 from triptych_operator.desired.platform import Metrics, Platform
 from triptych_operator.signals.board import SignalBoard, TierSignals
+from triptych_operator.signals.caches import CacheUse
 
 QUIET = {Signal.PICTURE_REQUESTS_PER_SECOND: 0.0, Signal.REQUESTS_WITHOUT_ENCODER: 0.0}
 WAITED_FOR = {**QUIET, Signal.REQUESTS_WITHOUT_ENCODER: 1.0}
@@ -54,10 +55,14 @@ class Scene:
             await self.desk.reconcile()
 
     def measures(
-        self, tier: Tier, values: Mapping[Signal, float], work: Mapping[str, float] | None = None
+        self,
+        tier: Tier,
+        values: Mapping[Signal, float],
+        work: Mapping[str, float] | None = None,
+        *caches: CacheUse,
     ) -> None:
         told = work or {}
-        signals = TierSignals(tier, self.now, len(told), len(told), values, told)
+        signals = TierSignals(tier, self.now, len(told), len(told), values, told, caches)
         self.board.put(SHAPES, signals)
 
     async def look(self, later: float = 0.0) -> list[str]:
@@ -207,6 +212,25 @@ async def test_the_status_tells_signals_and_the_tier_that_limits_a_minute_apart(
     assert await scene.look(later=STATUS_SECONDS) == [], "hardly changed"
     scene.measures(Tier.PREFILL, {Signal.QUEUE_WAIT: 0.9})
     assert await scene.look() == told
+
+
+async def test_the_status_tells_how_caches_are_used_a_minute_apart(scene: Scene) -> None:
+    told = ["PATCH MultimodalService shapes status"]
+    await scene.stands()
+    use = CacheUse(Cache.ENCODER, 500.0, 1000.0, hits=4.0, misses=1.0, seconds_saved=0.25)
+    scene.measures(Tier.ENCODER, {}, None, use)
+    assert await scene.look() == told
+    await scene.desk.reconcile()
+    assert await scene.look(later=1e6) == [], "nothing was asked"
+    scene.measures(Tier.ENCODER, {}, None, replace(use, hits=9.0))
+    assert await scene.look() == told
+    scene.measures(Tier.ENCODER, {}, None, replace(use, hits=99.0))
+    assert await scene.look(later=STATUS_SECONDS - 1) == [], "not so soon"
+    caches = scene.desk.status().caches
+    assert caches is not None
+    [said] = caches.use
+    assert (said.name, said.bytes, said.capacity) == (Cache.ENCODER, 500, 1000)
+    assert (said.hits, said.misses, said.seconds_saved) == (9, 1, "0.25")
 
 
 async def test_what_is_said_of_signals_and_of_the_rest_stand_side_by_side(scene: Scene) -> None:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from prometheus_client import generate_latest
-from triptych_worker.domain import Capacity, Load
+from triptych_worker.domain import CacheStats, Capacity, Load
 from triptych_worker.serving.metrics import Metrics
 
 Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 
-def worker_page(load: Load | None = None) -> bytes:
-    """The page of a worker with this load."""
+def worker_page(load: Load | None = None, caches: Sequence[CacheStats] = ()) -> bytes:
+    """The page of a worker with this load and these caches."""
     metrics = Metrics()
-    metrics.watch(lambda: load or Load(), Capacity, lambda: (), lambda: ())
+    metrics.watch(lambda: load or Load(), Capacity, lambda: caches, lambda: ())
     return generate_latest(metrics.registry)
 
 

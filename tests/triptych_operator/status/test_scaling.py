@@ -9,7 +9,7 @@ from triptych_operator.api.status import ScalingStatus, SignalStatus
 from triptych_operator.observed.snapshot import Pod, Snapshot, TierSnapshot
 from triptych_operator.scaling.policy import policy_of
 from triptych_operator.signals.board import TierSignals
-from triptych_operator.status.scaling import Said, is_news, rounded, said_of
+from triptych_operator.status.scaling import Said, is_news, said_of
 
 SCALED: dict[str, Any] = {
     "max": 9,
@@ -94,19 +94,3 @@ def telling(value: str, *, target: str = "0.5", advised: int | None = None) -> S
 )
 def test_only_what_has_changed_by_much_is_worth_a_write(new: Said, old: Said, news: bool) -> None:
     assert is_news(new, old) is news
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.0, "0"),
-        (0.48219, "0.482"),
-        (12.54, "12.5"),
-        (20480.0, "20500"),
-        (100.0, "100"),
-        (1e-9, "0"),
-        (123456789.0, "123000000"),
-    ],
-)
-def test_values_have_three_digits(value: float, text: str) -> None:
-    assert rounded(value) == text

@@ -14,7 +14,7 @@ from triptych_operator.api.status import (
     ServiceStatus,
     SignalStatus,
 )
-from triptych_operator.json_values import JsonObject
+from triptych_operator.json_values import Json, JsonObject
 from triptych_operator.observed.snapshot import Snapshot, TierSnapshot
 from triptych_operator.scaling.advice import advice
 from triptych_operator.scaling.limiting import limiting_tier
@@ -68,12 +68,12 @@ def said_of(
 
 def dumped(said: Said) -> JsonObject:
     """What to write of the status; what is not said has not been measured."""
-    caches = {"use": [one.model_dump(mode="json", by_alias=True) for one in said.caches]}
+    use: list[Json] = [one.model_dump(mode="json", by_alias=True) for one in said.caches]
     status = ServiceStatus(limiting_tier=said.limiting_tier, scaling=said.scaling)
     told: JsonObject = status.model_dump(
         mode="json", by_alias=True, include={"limiting_tier", "scaling"}, exclude_none=True
     )
-    return told | {"caches": caches} if said.caches else told
+    return told | {"caches": {"use": use}} if use else told
 
 
 def is_news(new: Said, old: Said) -> bool:

@@ -45,8 +45,9 @@ def test_a_cluster_that_is_too_old_is_refused(rendering: Helm) -> None:
 
 def test_a_cluster_that_cannot_reach_the_replica_that_serves_is_refused(rendering: Helm) -> None:
     with pytest.raises(HelmRefused, match=r"add --set autoscaling\.provider=prometheus"):
-        rendering.template("--kube-version=1.32.0")
-    rendering.template("--kube-version=1.32.0", "--set=autoscaling.provider=none")
+        rendering.template("--kube-version=1.33.13")
+    rendering.template("--kube-version=1.33.13", "--set=autoscaling.provider=none")
+    rendering.template("--kube-version=1.34.0")
 
 
 def test_every_value_has_a_place_in_the_schema() -> None:

@@ -61,10 +61,12 @@ class ApiServer:
     calls: list[Call] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     version: int = 100
+    kubernetes: str = "v1.36.3"
     url: str = ""
 
     async def __aenter__(self) -> Self:
         app = web.Application()
+        app.router.add_get("/version", self._version)
         app.router.add_route("*", "/{path:.*}", self._answer)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
@@ -112,6 +114,9 @@ class ApiServer:
         """Deletes an object, by no call."""
         del self.objects[kind.name, namespace, name]
         self.version += 1
+
+    async def _version(self, _: web.Request) -> web.Response:
+        return web.json_response({"gitVersion": self.kubernetes})
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         call = await _call(request)

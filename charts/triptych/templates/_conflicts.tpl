@@ -74,8 +74,8 @@
 {{/* A cluster has one adapter of external metrics; to take its place would stop the autoscalers that ask it. */}}
 {{- define "triptych.refuseForeignMetrics" -}}
 {{- if eq (include "triptych.metricsProvider" .) "embedded" -}}
-{{- if semverCompare "<1.33.0-0" .Capabilities.KubeVersion.Version -}}
-{{- fail "autoscaling.provider embedded needs Kubernetes 1.33 or newer: add --set autoscaling.provider=prometheus, keda or none" -}}
+{{- if semverCompare "<1.34.0-0" .Capabilities.KubeVersion.Version -}}
+{{- fail "autoscaling.provider embedded needs Kubernetes 1.34 or newer: upgrade, or add --set autoscaling.provider=prometheus, keda or none" -}}
 {{- end -}}
 {{- $found := lookup "apiregistration.k8s.io/v1" "APIService" "" "v1beta1.external.metrics.k8s.io" -}}
 {{- $service := dig "spec" "service" dict $found -}}

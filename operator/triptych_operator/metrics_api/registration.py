@@ -16,10 +16,12 @@ from typing import Final
 
 from triptych_operator.cluster.api import Api, Object
 from triptych_operator.cluster.kinds import ENDPOINT_SLICE, METRICS_API, SERVICE
+from triptych_operator.cluster.refusals import Refusal
 from triptych_operator.desired.naming import OPERATOR_NAME
 from triptych_operator.json_values import Json, JsonObject
 from triptych_operator.metrics_api.answers import GROUP, VERSION
 from triptych_operator.metrics_api.front import Front
+from triptych_operator.metrics_api.server_versions import PATH, too_old
 
 API_SERVICE: Final = f"{VERSION}.{GROUP}"
 PORT_NAME: Final = "metrics-api"  # of the Service's port, by which the endpoint's is found
@@ -35,6 +37,7 @@ class Registration:
         self._front = front
         self._authority = base64.b64encode(authority).decode()
         self._problem = ""
+        self._new_enough = False
 
     @property
     def problem(self) -> str:
@@ -48,7 +51,7 @@ class Registration:
             Refusal: the API server refused something.
         """
         found = await self._api.find(METRICS_API, None, API_SERVICE)
-        problem = _problem_of(found, self._front)
+        problem = _problem_of(found, self._front) or await self._too_old()
         if problem and problem != self._problem:
             _logger.warning("signals are not served to autoscalers: %s", problem)
         elif self._problem and not problem:
@@ -59,6 +62,19 @@ class Registration:
         if found["spec"].get("caBundle") != self._authority:
             await self._api.apply(METRICS_API, _trust(found, self._authority), manager=_MANAGER)
         await self._point_here()
+
+    async def _too_old(self) -> str:
+        """Asks until it is new enough: control planes are upgraded while we run."""
+        if self._new_enough:
+            return ""
+        try:
+            problem = too_old(await self._api.read(PATH))
+        except Refusal as refused:
+            if refused.passes:
+                raise
+            problem = ""  # whoever may not ask finds out by trying
+        self._new_enough = not problem
+        return problem
 
     async def _point_here(self) -> None:
         front = self._front

@@ -127,6 +127,23 @@ async def test_without_an_api_service_it_says_what_is_missing_and_makes_none(
     assert server.writes == []
 
 
+async def test_an_api_server_that_is_too_old_is_told_of_and_found_again_once_upgraded(
+    server: ApiServer, api: Api
+) -> None:
+    put_chart(server)
+    server.kubernetes = "v1.33.5-gke.1080000"
+    registration = Registration(api, FRONT, AUTHORITY)
+    await registration.check()
+    assert "v1.33.5-gke.1080000 cannot call the operator" in registration.problem
+    assert "1.34 or newer" in registration.problem
+    assert "prometheus, keda or none" in registration.problem
+    assert server.writes == []
+    server.kubernetes = "v1.34.0"
+    await registration.check()
+    assert registration.problem == ""
+    assert len(server.writes) == 2
+
+
 async def test_an_adapter_that_comes_in_between_is_not_given_our_trust(
     server: ApiServer, api: Api
 ) -> None:

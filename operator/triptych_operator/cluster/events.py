@@ -7,7 +7,7 @@ import socket
 import uuid
 from typing import Final
 
-from triptych_operator.api.service import API_VERSION, KIND, MultimodalService
+from triptych_operator.api.service import API_VERSION, KIND, Metadata
 from triptych_operator.cluster.api import Api
 from triptych_operator.cluster.kinds import EVENT
 from triptych_operator.cluster.refusals import Refusal
@@ -18,19 +18,20 @@ _NOTE_LIMIT: Final = 1024  # characters, by the API
 _CONTROLLER: Final = "triptych.dev/operator"
 
 
-async def announce(api: Api, service: MultimodalService, told: Announcement, now: str) -> None:
+async def announce(api: Api, resource: Metadata, told: Announcement, now: str) -> None:
     """Posts an Event. One that is refused is logged: no resource waits for its Events.
 
     Args:
+        resource: its name, namespace and uid are what counts.
         now: RFC 3339 with microseconds.
     """
-    name, namespace = service.metadata.name, service.metadata.namespace
+    name, namespace = resource.name, resource.namespace
     about = {
         "apiVersion": API_VERSION,
         "kind": KIND,
         "name": name,
         "namespace": namespace,
-        "uid": service.metadata.uid,
+        "uid": resource.uid,
     }
     manifest = {
         "apiVersion": EVENT.api_version,

@@ -212,7 +212,7 @@ class Flusher:
         if told is None and fresh and found.verdict is not Verdict.ROLLING_OUT:
             told = Announcement("Warning", found.verdict, found.message)
         if told is not None:
-            await announce(self._api, due.service, told, microseconds(self._clock()))
+            await announce(self._api, due.service.metadata, told, microseconds(self._clock()))
 
     def _condition(self, due: _Due, found: Finding) -> Condition:
         status = "True" if found.coherent else "False"

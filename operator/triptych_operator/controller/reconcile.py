@@ -158,7 +158,7 @@ class Reconciler:
         if not await self._write_status(began, status):
             return
         for told in announcements(began.previous, status):
-            await announce(self._api, service, told, microseconds(self._clock()))
+            await announce(self._api, service.metadata, told, microseconds(self._clock()))
 
     async def _write_status(self, began: _Beginning, status: ServiceStatus) -> bool:
         """Writes the status if it says anything new, and tells whether it did."""

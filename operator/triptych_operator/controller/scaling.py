@@ -17,13 +17,15 @@ from triptych_contract.errors import InvalidRequest
 from triptych_contract.names import Tier
 
 from triptych_operator.api.manifests import validate_service
-from triptych_operator.api.service import KIND
+from triptych_operator.api.service import KIND, Metadata
 from triptych_operator.api.status import status_in
 from triptych_operator.cluster.api import Api, Object
+from triptych_operator.cluster.events import announce
 from triptych_operator.cluster.kinds import DEPLOYMENT, POD
 from triptych_operator.cluster.refusals import CONFLICT, NOT_FOUND, Refusal
 from triptych_operator.cluster.statuses import write_status
 from triptych_operator.controller.queue import KeyedQueue
+from triptych_operator.controller.reconcile import Clock, microseconds, utc_now
 from triptych_operator.desired import naming
 from triptych_operator.desired.platform import Metrics, Platform
 from triptych_operator.observed.snapshot import Snapshot, TierSnapshot, snapshot_of
@@ -32,6 +34,7 @@ from triptych_operator.scaling.departures import changes
 from triptych_operator.scaling.policy import Policy, policy_of
 from triptych_operator.scaling.rest import Move, Quiet, demand, move
 from triptych_operator.signals.board import SignalBoard, TierSignals
+from triptych_operator.status.announcements import of_encoders
 from triptych_operator.status.scaling import Said, dumped, is_news, said_of
 
 _logger = logging.getLogger(__name__)
@@ -61,6 +64,7 @@ class Scaler:
 
     Args:
         now: seconds, of the clock of the board.
+        clock: the time of Events.
     """
 
     def __init__(
@@ -71,11 +75,13 @@ class Scaler:
         platform: Platform,
         *,
         now: Callable[[], float] = loop_time,
+        clock: Clock = utc_now,
     ) -> None:
         self._api = api
         self._store = store
         self._board = board
         self._now = now
+        self._clock = clock
         # KEDA takes its own autoscalers to zero and back.
         self._rests = platform.metrics is not Metrics.KEDA
         self._memories: dict[ServiceKey, _Memory] = {}
@@ -136,15 +142,20 @@ class Scaler:
             quiet=now - since if since is not None else 0.0,
             wanted=heard is not None and demand(heard) is True,
         )
-        if due is not Move.NONE:
-            await self._set_pods(key, Tier.ENCODER, policy.min if due is Move.WAKE else 0)
+        if due is Move.NONE:
+            return
+        pods = policy.min if due is Move.WAKE else 0
+        if await self._set_pods(key, Tier.ENCODER, pods):
+            told = of_encoders(due, pods, memory.policy.rest_after)
+            about = Metadata(name=key.name, namespace=key.namespace, uid=memory.uid)
+            await announce(self._api, about, told, microseconds(self._clock()))
 
-    async def _set_pods(self, key: ServiceKey, tier: Tier, pods: int) -> None:
+    async def _set_pods(self, key: ServiceKey, tier: Tier, pods: int) -> bool:
         """Sets a number of pods between two of the autoscaler's, under a name of its own: it has to
-        stay the autoscaler's to change."""
+        stay the autoscaler's to change. Whether there was something to set it of."""
         child = self._child(key, DEPLOYMENT.name, naming.child_of(key.name, tier))
         if child is None:
-            return
+            return False
         metadata = {"namespace": key.namespace, "name": child.key.name, "uid": child.uid}
         manifest = {
             "apiVersion": DEPLOYMENT.api_version,
@@ -155,6 +166,7 @@ class Scaler:
         answer = await self._api.apply(DEPLOYMENT, manifest, manager=SCALING_MANAGER)
         self._store.put(DEPLOYMENT.name, answer)
         _logger.info("%s/%s: %d pods", key.namespace, child.key.name, pods)
+        return True
 
     async def _mark(self, key: ServiceKey, signals: TierSignals, standing: TierSnapshot) -> None:
         """Has the pods with least in hand be the first to go."""

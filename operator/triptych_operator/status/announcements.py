@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from triptych_operator.api.status import Condition, ConditionType, ServiceStatus
+from triptych_operator.scaling.rest import Move
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,21 @@ def announcements(previous: ServiceStatus, current: ServiceStatus) -> list[Annou
     if _is_true(ready_before) and ready is not None and not _is_true(ready) and not stalled:
         found.append(Announcement("Normal", ready.reason, ready.message))
     return found
+
+
+def of_encoders(move: Move, pods: int, rest_after: float | None) -> Announcement:
+    """What to tell when encoders have gone to rest, or been woken.
+
+    Args:
+        pods: that there are to be now.
+        rest_after: seconds without a picture; ``None``: they are not to rest any more.
+    """
+    if move is Move.REST:
+        message = f"no picture for {rest_after:.0f} s: the encoder tier goes to no pods"
+        return Announcement("Normal", "EncodersRest", message)
+    cause = "a picture has come" if rest_after is not None else "scaleToZeroAfter is not set"
+    message = f"{cause}: the encoder tier goes to {pods} {'pod' if pods == 1 else 'pods'}"
+    return Announcement("Normal", "EncodersWake", message)
 
 
 def _find(status: ServiceStatus, kind: ConditionType) -> Condition | None:

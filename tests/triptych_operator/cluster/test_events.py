@@ -20,7 +20,7 @@ def resource() -> MultimodalService:
 
 async def post(server: ApiServer, folder: Path, told: Announcement) -> None:
     async with Api(await connection.load(server.kubeconfig(folder))) as api:
-        await announce(api, resource(), told, NOW)
+        await announce(api, resource().metadata, told, NOW)
 
 
 async def test_an_event_is_about_the_resource(server: ApiServer, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ RESTING: dict[str, Any] = {
     "tiers__encoder__autoscaling": {**ON_WAIT, "min": 2, "scaleToZeroAfter": "60s"},
     "degraded__onEncoderLoss": "Queue",
 }
+MOVED = ["PATCH Deployment shapes-encoder", "POST Event"]
 COST = "controller.kubernetes.io/pod-deletion-cost"
 
 
@@ -81,6 +82,12 @@ class Scene:
         make_ready(self.desk.server)
 
 
+def events(scene: Scene) -> list[dict[str, Any]]:
+    """All Events, oldest first."""
+    found = [one.body for (kind, _, _), one in scene.desk.server.objects.items() if kind == "Event"]
+    return sorted(found, key=lambda one: str(one["eventTime"]))
+
+
 @pytest.fixture
 def scene(desk: Desk) -> Scene:
     return Scene(desk)
@@ -94,14 +101,46 @@ async def test_encoders_rest_when_it_has_been_quiet_and_wake_for_the_first_pictu
     scene.measures(Tier.ENCODER, QUIET)
     assert await scene.look() == []
     assert await scene.look(later=59.0) == []
-    assert await scene.look(later=1.0) == ["PATCH Deployment shapes-encoder"]
+    assert await scene.look(later=1.0) == MOVED
     assert scene.encoders() == 0
     make_ready(scene.desk.server)
     assert await scene.look(later=1e5) == []
     scene.measures(Tier.ENCODER, WAITED_FOR)
-    assert await scene.look() == ["PATCH Deployment shapes-encoder"]
+    assert await scene.look() == MOVED
     assert scene.encoders() == 2
     assert await scene.look() == []
+
+
+async def test_rest_and_wake_are_told_once_each(scene: Scene) -> None:
+    await scene.stands(**RESTING)
+    scene.set_encoders(3)
+    before = len(events(scene))
+    scene.measures(Tier.ENCODER, QUIET)
+    for _ in range(4):
+        await scene.look(later=30.0)
+    scene.measures(Tier.ENCODER, WAITED_FOR)
+    for _ in range(4):
+        await scene.look(later=30.0)
+    told = events(scene)[before:]
+    assert [(one["type"], one["reason"], one["note"]) for one in told] == [
+        ("Normal", "EncodersRest", "no picture for 60 s: the encoder tier goes to no pods"),
+        ("Normal", "EncodersWake", "a picture has come: the encoder tier goes to 2 pods"),
+    ]
+    resource = body(scene.desk.server, "MultimodalService", "shapes")["metadata"]
+    assert {(one["regarding"]["name"], one["regarding"]["uid"]) for one in told} == {
+        ("shapes", resource["uid"])
+    }
+
+
+async def test_what_is_refused_is_not_told_as_done(scene: Scene) -> None:
+    await scene.stands(**RESTING)
+    scene.set_encoders(0)
+    scene.measures(Tier.ENCODER, WAITED_FOR)
+    busy = refusing("PATCH Deployment", lambda: status(503, "Busy", "busy"), times=1)
+    scene.desk.server.faults.append(busy)
+    with pytest.raises(Refusal):
+        await scene.look()
+    assert await scene.look() == MOVED
 
 
 async def test_a_picture_or_a_silent_gateway_begins_the_quiet_anew(scene: Scene) -> None:
@@ -124,7 +163,7 @@ async def test_after_a_restart_nothing_rests_too_early(scene: Scene) -> None:
     await scene.look()
     scene.scaler = scene.restarted()
     assert await scene.look(later=60.0) == []
-    assert await scene.look(later=60.0) == ["PATCH Deployment shapes-encoder"]
+    assert await scene.look(later=60.0) == MOVED
 
 
 async def test_the_autoscaler_owns_the_number_again_after_its_next_change(scene: Scene) -> None:
@@ -141,8 +180,11 @@ async def test_who_may_rest_no_more_is_woken(scene: Scene) -> None:
     await scene.stands(**RESTING)
     scene.set_encoders(0)
     await scene.stands(tiers__encoder__autoscaling={"min": 3, "max": 5})
-    assert await scene.look() == ["PATCH Deployment shapes-encoder"]
+    assert await scene.look() == MOVED
     assert scene.encoders() == 3
+    assert events(scene)[-1]["note"] == (
+        "scaleToZeroAfter is not set: the encoder tier goes to 3 pods"
+    )
 
 
 async def test_keda_does_it_by_itself(desk: Desk) -> None:

@@ -91,9 +91,14 @@ class ScalingStatus(StatusModel):
     signals: tuple[SignalStatus, ...] = Field(default=(), max_length=8)
     """Its signals that could be measured."""
     advised: int | None = Field(default=None, ge=0)
-    """With autoscaling.mode Advise: the pods that Auto would set."""
+    """With autoscaling.mode Advise: the pods that Auto would come to, given time. What behavior
+    holds back meanwhile is not in it."""
     advised_by: Signal | None = None
     """The signal that asks for them; none when they stay as they are for want of a signal."""
+    advised_without: tuple[Signal, ...] | None = Field(default=None, max_length=8)
+    """Metrics of the tier that have no say in advised: those that others measure (CPUUtilization,
+    MemoryUtilization, External), and those that no pod told. An autoscaler that can read them may
+    set more pods; while there are any, fewer than now are never advised."""
 
 
 class CacheUseStatus(StatusModel):

@@ -2,7 +2,8 @@
 
 As its documentation has it ("Horizontal Pod Autoscaling", algorithm details): a tolerance of 0.1;
 of several metrics the one that asks for most pods counts; one that is missing never takes pods
-away. Without what it keeps back over time: this is where it is heading.
+away. Without what it keeps back over time (stabilization windows, policies): this is where it is
+heading. Metrics that others measure are missing here, and are named as such.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ TOLERANCE: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """So many pods, and the signal that asked for them: none when none could be read."""
+    """So many pods, the signal that asked for them, and those that had no say."""
 
     pods: int
-    signal: Signal | None
+    signal: Signal | None  # none: they stay as they are for want of a signal
+    without: tuple[Signal, ...] = ()  # each once: measured by others, or told by no pod
 
 
 def advice(policy: TierPolicy, values: Mapping[Signal, float], current: int, ready: int) -> Advice:
@@ -38,7 +40,8 @@ def advice(policy: TierPolicy, values: Mapping[Signal, float], current: int, rea
     pods, signal = max(asked, key=lambda one: one[0], default=(current, None))
     if len(known) < len(policy.targets) and pods < current:
         pods, signal = current, None
-    return Advice(min(max(pods, policy.min), policy.max), signal)
+    missing = dict.fromkeys(one.signal for one in policy.targets if one.signal not in values)
+    return Advice(min(max(pods, policy.min), policy.max), signal, tuple(missing))
 
 
 def _asked(target: Target, value: float, current: int, ready: int) -> int:

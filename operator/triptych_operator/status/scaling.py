@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from triptych_contract.names import Tier
 
+from triptych_operator.api.autoscaling import Signal
 from triptych_operator.api.status import (
     CachesStatus,
     CacheUseStatus,
@@ -111,15 +112,25 @@ def _of_tier(tier: TierPolicy, signals: TierSignals, standing: TierSnapshot) -> 
         return ScalingStatus(name=tier.tier, signals=shown)
     ready = sum(pod.ready and not pod.terminating for pod in standing.pods)
     found = advice(tier, signals.values, standing.desired, ready)
-    return ScalingStatus(name=tier.tier, signals=shown, advised=found.pods, advised_by=found.signal)
+    return ScalingStatus(
+        name=tier.tier,
+        signals=shown,
+        advised=found.pods,
+        advised_by=found.signal,
+        advised_without=found.without or None,
+    )
 
 
 def _outline(scaling: Sequence[ScalingStatus]) -> list[object]:
     """All but the values."""
     return [
-        (one.name, one.advised, one.advised_by, [(it.name, it.target) for it in one.signals])
+        (one.name, one.advised, one.advised_by, one.advised_without, _targets(one))
         for one in scaling
     ]
+
+
+def _targets(scaling: ScalingStatus) -> list[tuple[Signal, str]]:
+    return [(one.name, one.target) for one in scaling.signals]
 
 
 def _differs(new: SignalStatus, old: SignalStatus) -> bool:

@@ -1,5 +1,7 @@
 """What the HorizontalPodAutoscaler would do, case by case of its documentation."""
 
+from dataclasses import replace
+
 import pytest
 from triptych_contract.names import Tier
 from triptych_operator.api.autoscaling import Signal
@@ -62,9 +64,16 @@ def test_the_signal_that_asks_for_most_counts() -> None:
 
 
 def test_a_signal_that_is_missing_keeps_pods_and_does_not_keep_from_adding_some() -> None:
-    assert advice(policy(WAIT, CPU), {WAIT: 0.0}, 4, 4) == Advice(4, None)
-    assert advice(policy(WAIT, CPU), {WAIT: 1.0}, 4, 4) == Advice(8, WAIT)
-    assert advice(policy(WAIT), {}, 4, 4) == Advice(4, None)
+    assert advice(policy(WAIT, CPU), {WAIT: 0.0}, 4, 4) == Advice(4, None, (CPU,))
+    assert advice(policy(WAIT, CPU), {WAIT: 1.0}, 4, 4) == Advice(8, WAIT, (CPU,))
+    assert advice(policy(WAIT), {}, 4, 4) == Advice(4, None, (WAIT,))
+
+
+def test_metrics_that_had_no_say_are_named_once_each() -> None:
+    others = tuple(Target(Signal.EXTERNAL, target, shared=True) for target in (1.0, 2.0))
+    known = policy(CPU, WAIT, BACKLOG)
+    found = advice(replace(known, targets=(*known.targets, *others)), {BACKLOG: 900.0}, 4, 4)
+    assert found == Advice(9, BACKLOG, (CPU, WAIT, Signal.EXTERNAL))
 
 
 def test_bounds_hold_whatever_is_missing() -> None:

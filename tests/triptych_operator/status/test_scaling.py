@@ -50,8 +50,17 @@ def test_advice_tells_pods_and_the_signal_that_asks_for_them() -> None:
     busy = {Signal.BACKLOG_TOKENS: 6000.0, Signal.QUEUE_WAIT: 0.25}
     [tier] = said(busy, "Advise").scaling
     assert (tier.advised, tier.advised_by) == (6, Signal.BACKLOG_TOKENS)
+    assert tier.advised_without == (Signal.CPU_UTILIZATION,), "which others measure"
     [tier] = said({Signal.QUEUE_WAIT: 0.0}, "Advise").scaling
     assert (tier.advised, tier.advised_by) == (2, None), "signals that are missing keep pods"
+    assert tier.advised_without == (Signal.BACKLOG_TOKENS, Signal.CPU_UTILIZATION)
+
+
+def test_advice_by_all_metrics_names_none_that_is_missing() -> None:
+    policy = policy_of(service(tiers__prefill__autoscaling={"max": 9, "mode": "Advise"}))
+    values = {Signal.STAGE_UTILIZATION: 1.8, Signal.BACKLOG_TOKENS: 0.0}
+    [tier] = said_of(policy, measured(P, values), STANDING, NOTHING).scaling
+    assert (tier.advised, tier.advised_without) == (3, None)
 
 
 def test_the_tier_that_limits_is_named_and_keeps_to_it() -> None:
@@ -72,9 +81,17 @@ def test_of_what_cannot_be_read_nothing_is_told() -> None:
     assert said({}) == Said()
 
 
-def telling(value: str, *, target: str = "0.5", advised: int | None = None) -> Said:
+def telling(
+    value: str,
+    *,
+    target: str = "0.5",
+    advised: int | None = None,
+    without: tuple[Signal, ...] | None = None,
+) -> Said:
     signal = SignalStatus(name=Signal.QUEUE_WAIT, value=value, target=target)
-    return Said(None, (ScalingStatus(name=P, signals=(signal,), advised=advised),))
+    return Said(
+        None, (ScalingStatus(name=P, signals=(signal,), advised=advised, advised_without=without),)
+    )
 
 
 @pytest.mark.parametrize(
@@ -87,6 +104,7 @@ def telling(value: str, *, target: str = "0.5", advised: int | None = None) -> S
         (telling("2.3"), telling("2"), True),
         (telling("0.5", target="1"), telling("0.5"), True),
         (telling("0.5", advised=3), telling("0.5", advised=2), True),
+        (telling("0.5", without=(Signal.EXTERNAL,)), telling("0.5"), True),
         (telling("0.5"), Said(), True),
         (Said(), telling("0.5"), True),
         (Said(E), Said(P), True),

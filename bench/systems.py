@@ -40,6 +40,7 @@ spec:
     dtype: float32
   topology: {topology}
   transfer: {{transport: {transport}}}
+  tiers: {tiers}
 """
 
 
@@ -193,6 +194,7 @@ class Tuning:
     threads: int = CORES
     transport: str = "auto"
     environment: Mapping[str, str] = field(default_factory=dict)
+    tiers: Mapping[str, object] = field(default_factory=dict)  # as the resource has them
 
 
 @contextlib.asynccontextmanager
@@ -204,7 +206,12 @@ async def triptych(
     port = free_port()
     manifest = logs / f"{topology}.yaml"
     manifest.write_text(
-        MANIFEST.format(folder=model_folder(), topology=topology, transport=tuning.transport)
+        MANIFEST.format(
+            folder=model_folder(),
+            topology=topology,
+            transport=tuning.transport,
+            tiers=json.dumps(tuning.tiers),
+        )
     )
     folder = logs / topology
     command = Command(

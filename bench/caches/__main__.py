@@ -7,12 +7,12 @@ import asyncio
 import sys
 from typing import Final
 
-from bench.caches import reuse, routing
+from bench.caches import alone, reuse, routing
 from bench.serving import Plan
 from bench.systems import OURS
 from bench.tables import milliseconds, table
 
-PARTS: Final = ("routing", "reuse")
+PARTS: Final = ("routing", "reuse", "alone")
 CAPACITY: Final = 500  # pictures in one encoder's cache
 
 
@@ -24,10 +24,14 @@ def main() -> None:
     if "routing" in parts:
         print(_routing(), flush=True)
     if "reuse" in parts:
-        times = asyncio.run(
-            reuse.measure(Plan(systems=OURS), lambda line: print(line, file=sys.stderr))
-        )
+        times = asyncio.run(reuse.measure(Plan(systems=OURS), _say))
         print(f"\n{_reuse(times)}", flush=True)
+    if "alone" in parts:
+        print(f"\n{alone.report(asyncio.run(alone.measure(_say)))}", flush=True)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def _routing() -> str:

@@ -82,7 +82,13 @@ def canonical_json(value: Canonical | Mapping[str, Canonical]) -> str:
 
 def encoder_fingerprint(identity: EncoderIdentity) -> str:
     """Digest of ``identity``: 64 hexadecimal digits, equal only for an equal identity."""
-    return _digest("triptych.encoder.v1", identity.canonical().encode()).hex()
+    return stated_fingerprint(identity.canonical())
+
+
+def stated_fingerprint(canonical: str) -> str:
+    """``encoder_fingerprint`` of the identity with this ``canonical`` form, whose parts need not be
+    known here: those of a later version may be more."""
+    return _digest("triptych.encoder.v1", canonical.encode()).hex()
 
 
 def language_digest(identity: LanguageIdentity) -> str:

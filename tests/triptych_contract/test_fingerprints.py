@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields, replace
 
 import pytest
@@ -16,6 +17,7 @@ from triptych_contract.fingerprints import (
     language_digest,
     media_digest,
     prefix_key,
+    stated_fingerprint,
     tenant_salt,
 )
 
@@ -52,6 +54,14 @@ def test_the_table_of_changes_names_every_ingredient() -> None:
 def test_each_ingredient_changes_the_fingerprint(ingredient: str) -> None:
     changed = replace(IDENTITY, **{ingredient: CHANGES[ingredient]})
     assert encoder_fingerprint(changed) != encoder_fingerprint(IDENTITY)
+
+
+def test_the_fingerprint_follows_from_the_canonical_form_whatever_parts_that_has() -> None:
+    assert stated_fingerprint(IDENTITY.canonical()) == encoder_fingerprint(IDENTITY)
+    later = json.loads(IDENTITY.canonical()) | {"attention": "sparse"}
+    found = stated_fingerprint(canonical_json(later))
+    assert len(found) == 64
+    assert found != encoder_fingerprint(IDENTITY)
 
 
 def test_the_order_of_processor_parameters_does_not_change_the_fingerprint() -> None:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Final
 
 import grpc
-from triptych_contract.errors import TriptychError, Unavailable
+from triptych_contract.errors import FingerprintMismatch, TriptychError, Unavailable
+from triptych_contract.fingerprints import stated_fingerprint
 from triptych_contract.names import Port
 from triptych_contract.rpc import error_from_rpc
 from triptych_contract.v1 import worker_pb2
@@ -31,6 +32,7 @@ class HolderCalls:
 
         Raises:
             Unavailable: it did not answer.
+            FingerprintMismatch: it is not the fingerprint of the parts that the worker names.
         """
         async with self._slots, self._channel(holder) as channel:
             stub = WorkerStub(channel)
@@ -38,6 +40,11 @@ class HolderCalls:
                 answer = await stub.Describe(worker_pb2.DescribeRequest(), timeout=CALL_SECONDS)
             except grpc.aio.AioRpcError as error:
                 raise Unavailable(f"{holder.pod}: {error_from_rpc(error).message}") from error
+        if answer.fingerprint and stated_fingerprint(answer.encoder_identity) != answer.fingerprint:
+            raise FingerprintMismatch(
+                f"{holder.pod} states a fingerprint that the encoder it describes does not have: "
+                "use an image of this version of Triptych"
+            )
         return str(answer.fingerprint)
 
     async def flush(self, holders: Sequence[Holder], keep: str) -> list[Outcome]:

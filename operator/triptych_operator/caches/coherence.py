@@ -34,6 +34,7 @@ class Verdict(StrEnum):
     UNREACHABLE = "HolderUnreachable"
     HOLDS_OLD = "HolderHoldsOld"
     ENCODERS_DIFFER = "EncodersDiffer"
+    CONTRADICTORY = "EncoderContradictsItself"
 
 
 @dataclass(frozen=True, slots=True)

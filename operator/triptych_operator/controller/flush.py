@@ -11,7 +11,7 @@ import logging
 from dataclasses import dataclass
 from typing import Final
 
-from triptych_contract.errors import InvalidRequest, Unavailable
+from triptych_contract.errors import FingerprintMismatch, InvalidRequest, Unavailable
 
 from triptych_operator.api.manifests import validate_service
 from triptych_operator.api.service import KIND, MultimodalService
@@ -95,6 +95,7 @@ class Flusher:
 
         Raises:
             Unavailable: not every holder has followed yet; the status names those.
+            FingerprintMismatch: an encoder is not what it says; the status names it.
             Refusal: the status could not be written.
         """
         due = self._due(key)
@@ -111,6 +112,9 @@ class Flusher:
             fingerprint = await self._fingerprint(due, snapshot)
         except Unavailable as silent:
             await self._report(due, Finding(Verdict.UNREACHABLE, silent.message))
+            raise
+        except FingerprintMismatch as strange:
+            await self._report(due, Finding(Verdict.CONTRADICTORY, strange.message))
             raise
         if fingerprint is None:
             await self._report(due, _RESTING)

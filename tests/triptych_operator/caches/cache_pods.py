@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
+from triptych_contract.fingerprints import EncoderIdentity, encoder_fingerprint
 from triptych_contract.v1 import worker_pb2
 from triptych_contract.v1.worker_pb2_grpc import (
     CacheAdminServicer,
@@ -22,7 +23,8 @@ class CachePod(WorkerServicer, CacheAdminServicer):
     those without one need not be."""
 
     address: str
-    fingerprint: str = ""
+    encoder: EncoderIdentity | None = None
+    stated: str = ""  # fingerprint that it states, if that is not its encoder's
     held: dict[str, int] = field(default_factory=dict)
     leased: set[str] = field(default_factory=set)
     asked: list[str] = field(default_factory=list)
@@ -42,7 +44,12 @@ class CachePod(WorkerServicer, CacheAdminServicer):
     async def Describe(
         self, request: worker_pb2.DescribeRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> worker_pb2.DescribeResponse:
-        return worker_pb2.DescribeResponse(fingerprint=self.fingerprint)
+        if self.encoder is None:
+            return worker_pb2.DescribeResponse()
+        return worker_pb2.DescribeResponse(
+            encoder_identity=self.encoder.canonical(),
+            fingerprint=self.stated or encoder_fingerprint(self.encoder),
+        )
 
     async def DropOthers(
         self, request: worker_pb2.DropOthersRequest, context: grpc.aio.ServicerContext[Any, Any]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from api_server import refusing, status
 from caches.cache_pods import CachePod
 from children_of import PLATFORM, SHAPES, body, make_ready, put_pod, resource, scaled, standing
 from desk import Desk
-from triptych_contract.errors import Unavailable
+from triptych_contract.errors import FingerprintMismatch, Unavailable
+from triptych_contract.fingerprints import EncoderIdentity, encoder_fingerprint
 from triptych_contract.names import Cache, Tier
 from triptych_operator.api.status import CachesStatus, Condition, ConditionType
 from triptych_operator.caches.calls import HolderCalls
@@ -22,7 +23,8 @@ from triptych_operator.controller.scaling import Scaler
 from triptych_operator.signals.board import SignalBoard, TierSignals
 from triptych_operator.signals.caches import CacheUse
 
-NEW, OLD = "a" * 64, "b" * 64
+ENCODER = EncoderIdentity("builtin://shapes", "1", weights="ab" * 32, processor_revision="1")
+NEW, OLD = encoder_fingerprint(ENCODER), "b" * 64
 TIERS = ("encoder", "prefill", "decode", "gateway")
 
 
@@ -73,7 +75,7 @@ class Scene:
 @pytest.fixture
 async def scene(desk: Desk) -> AsyncIterator[Scene]:
     pods = {
-        "encoder": CachePod("127.0.0.11", NEW, {NEW: 10, OLD: 5}),
+        "encoder": CachePod("127.0.0.11", ENCODER, held={NEW: 10, OLD: 5}),
         "prefill": CachePod("127.0.0.12", held={OLD: 7, "": 5}),
         "gateway": CachePod("127.0.0.13", held={NEW: 1}),
     }
@@ -172,8 +174,8 @@ async def test_a_changed_encoder_is_followed_once_it_is_in_service(scene: Scene)
     await scene.desk.reconcile()
     await scene.flush()
     assert scene.said() == ("False", "RollingOut")
-    newer = "c" * 64
-    scene.pods["encoder"].fingerprint = newer
+    second = replace(ENCODER, revision="2")
+    scene.pods["encoder"].encoder, newer = second, encoder_fingerprint(second)
     await scene.in_service()
     await scene.flush()
     caches = scene.caches
@@ -225,6 +227,21 @@ async def test_a_holder_that_does_not_answer_is_named_and_asked_again(scene: Sce
         await scene.flush()
     assert scene.desk.server.writes == []
     assert scene.events() == [("Warning", "HolderUnreachable")]
+
+
+async def test_an_encoder_that_is_not_what_it_says_is_named_and_nothing_dropped(
+    scene: Scene,
+) -> None:
+    await scene.in_service()
+    scene.pods["encoder"].stated = OLD
+    with pytest.raises(FingerprintMismatch, match="shapes-encoder-0"):
+        await scene.flush()
+    assert scene.said() == ("False", "EncoderContradictsItself")
+    assert scene.events() == [("Warning", "EncoderContradictsItself")]
+    assert [pod.asked for pod in scene.pods.values()] == [[], [], []]
+    scene.pods["encoder"].stated = ""
+    await scene.flush()
+    assert scene.said() == ("True", "OneFingerprintEverywhere")
 
 
 async def test_what_is_leased_goes_when_it_is_released(scene: Scene) -> None:

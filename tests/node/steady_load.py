@@ -1,4 +1,4 @@
-"""Requests that never pause, each judged by the encoder that its answer names."""
+"""Requests that never pause, each with its one right answer."""
 
 from __future__ import annotations
 
@@ -10,19 +10,17 @@ from dataclasses import dataclass, field
 
 import openai
 from node_questions import MODEL, Question, contents
-from triptych_contract.names import FINGERPRINT_HEADER
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One request and what came of it: an answer of an encoder, or an error. Times are of
+    """One request and what came of it: an answer, or an error. Times are of
     ``time.monotonic()``."""
 
     sent: float
     ended: float
     question: Question
     answer: str = ""
-    fingerprint: str = ""
     error: str = ""
     retryable: bool = False  # the error is one that the official client tries again by itself
 
@@ -45,11 +43,6 @@ class SteadyLoad:
     def wrong(self) -> list[Asked]:
         """Answers that are not the right one of the first encoder."""
         return [one for one in self.asked if one.answer not in ("", one.question.answer)]
-
-    @property
-    def fingerprints(self) -> list[str]:
-        """Encoders that answers were made by, in the order of their first answer."""
-        return list(dict.fromkeys(one.fingerprint for one in self.asked if one.fingerprint))
 
     def wait_for(self, more: int, seconds: float) -> None:
         """Waits until ``more`` further requests have been answered.
@@ -95,17 +88,15 @@ def steady_load(url: str, *questions: Question, threads: int = 2) -> Iterator[St
 def _ask(client: openai.OpenAI, question: Question) -> Asked:
     sent = time.monotonic()
     try:
-        raw = client.chat.completions.with_raw_response.create(
+        answer = client.chat.completions.create(
             model=MODEL,
             messages=[{"role": "user", "content": contents(question)}],
             max_tokens=64,
             temperature=0,
         )
-        answer = raw.parse()
     except openai.OpenAIError as error:
         told = f"{type(error).__name__}: {error}"
         again = isinstance(error, openai.APIConnectionError | openai.InternalServerError)
         return Asked(sent, time.monotonic(), question, error=told, retryable=again)
     text = (answer.choices[0].message.content or "").strip()
-    fingerprint = raw.headers.get(FINGERPRINT_HEADER, "")
-    return Asked(sent, time.monotonic(), question, text, fingerprint)
+    return Asked(sent, time.monotonic(), question, text)

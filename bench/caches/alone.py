@@ -44,11 +44,17 @@ SETTINGS: Final = (
 )
 
 Times = dict[tuple[Kind, ...], tuple[list[float], list[float]]]  # seconds: new, known
+_Answers = dict[tuple[int, str], str]  # by picture and question
 
 
 async def measure(say: Callable[[str], None]) -> Times:
-    """Seconds to the first token by the caches that are on, one request at a time."""
+    """Seconds to the first token by the caches that are on, one request at a time.
+
+    Raises:
+        WrongAnswer: the answers are not the same with all of them.
+    """
     times: Times = {}
+    answers: _Answers = {}
     for caches in SETTINGS:
         new, known = times[caches] = ([], [])
         async with contextlib.AsyncExitStack() as stack:
@@ -60,6 +66,10 @@ async def measure(say: Callable[[str], None]) -> Times:
                 for question, column in ((client.QUESTION, new), (ANOTHER_QUESTION, known)):
                     (sample,) = await client.load(system.api, [seed], 1, TOKENS, question)
                     column.append(sample.first)
+                    if answers.setdefault((seed, question), sample.text) != sample.text:
+                        raise client.WrongAnswer(
+                            f"another answer with {name(caches)} of the caches"
+                        )
         say(f"{name(caches)}: {PICTURES} pictures, twice each")
     return times
 

@@ -80,8 +80,15 @@ class EncodeLimits(Config):
 
     batch_visual_tokens: int = Field(default=16384, gt=0)  # one forward pass
     queue_visual_tokens: int = Field(default=131072, gt=0)  # waiting; more is Overloaded
-    cache_bytes: int = Field(default=1024 * MIB, ge=0)  # leased and cached embeddings together
+    # Leased and cached embeddings together; 0 keeps none, and those that are leased then have as
+    # much room as the pixels that they are made of.
+    cache_bytes: int = Field(default=1024 * MIB, ge=0)
     inflight_bytes: int = Field(default=1024 * MIB, gt=0)  # pixels received and not yet encoded
+
+    @property
+    def holding_bytes(self) -> int:
+        """Room for embeddings, leased ones included."""
+        return self.cache_bytes or self.inflight_bytes
 
 
 class LanguageLimits(Config):

@@ -101,9 +101,11 @@ class Bench:
 def bench_of(cache_bytes: int = 1 << 20, **limits: int) -> Bench:
     model = ValueModel(limits.pop("pass_tokens", 100))
     origin = Origin("127.0.0.1:1", "instance", ("grpc",))
-    store = TensorStore(Arena(cache_bytes), origin, lease_seconds=30.0)
-    observer = Recorder()
     bounds = EncodeLimits(cache_bytes=cache_bytes, **limits)
+    store = TensorStore(
+        Arena(bounds.holding_bytes), origin, lease_seconds=30.0, keeps_embeddings=cache_bytes > 0
+    )
+    observer = Recorder()
     return Bench(model, store, observer, PictureEncoder(model, store, OURS, bounds, observer))
 
 

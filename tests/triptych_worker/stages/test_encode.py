@@ -275,6 +275,19 @@ async def test_pictures_beyond_the_cache_or_the_memory_for_pixels_are_too_large(
     bench.stage.close()
 
 
+async def test_without_a_cache_everybody_is_answered_and_nothing_is_kept() -> None:
+    bench = bench_of(cache_bytes=0, inflight_bytes=1 << 20)
+    for _ in range(2):
+        asked = [bench.stage.encode(picture(1.0), OURS) for _ in range(3)]
+        answers = await asyncio.gather(*asked)
+        assert [await bench.value(answer) for answer in answers] == [1.0] * 3
+        bench.store.release([answer.handle.lease_id for answer in answers])
+        assert bench.store.arena.used_bytes == 0
+    assert bench.model.batches == [[1.0], [1.0]]
+    assert await bench.stage.lease([picture(1.0).key], OURS) == [None]
+    bench.stage.close()
+
+
 async def test_a_picture_beyond_the_batch_budget_runs_alone() -> None:
     bench = bench_of(batch_visual_tokens=8)
     values = {1.0: 4, 2.0: 50, 3.0: 4}

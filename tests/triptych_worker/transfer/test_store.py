@@ -138,6 +138,25 @@ def test_kv_goes_with_its_lease_and_embeddings_stay(store: TensorStore) -> None:
     assert store.lease(key("a"), ONE) is None
 
 
+def test_without_a_cache_an_embedding_goes_with_its_last_lease(clock: Clock) -> None:
+    origin = Origin("10.0.0.1:50051", "boot-1", ("grpc",))
+    store = TensorStore(
+        Arena(4 * KIB), origin, lease_seconds=30.0, keeps_embeddings=False, clock=clock
+    )
+    first, other = publish(store, "a"), publish(store, "b")
+    second = store.lease(key("a"), ONE)
+    assert second is not None
+    store.release([first.lease_id])
+    assert used(store) == 2 * KIB
+    store.release([second.lease_id])
+    assert used(store) == KIB
+    assert store.lease(key("a"), ONE) is None
+    clock.now += 31.0
+    assert store.expire() == 1
+    assert (used(store), store.lease(other.key, ONE)) == (0, None)
+    assert store.stats().capacity_bytes == 0
+
+
 def test_leases_end_by_their_time(store: TensorStore, clock: Clock) -> None:
     handle = publish(store, "a", KV)
     clock.now += 30.0

@@ -29,14 +29,14 @@ from triptych_worker.transfer.service import TransferService
 
 def holding_bytes(tier: Tier, config: WorkerConfig) -> int:
     """Bound on the tensors that peers may fetch from this process."""
-    embeddings = config.encode.cache_bytes if encodes(tier, config) else 0
+    embeddings = config.encode.holding_bytes if encodes(tier, config) else 0
     return embeddings + (config.language.outbox_bytes if tier is Tier.PREFILL else 0)
 
 
 def landing_bytes(tier: Tier, config: WorkerConfig) -> int:
     """Bound on the tensors that arrive from peers and are not yet used."""
     if tier is Tier.ENCODER:  # what arrives goes into the cache, and is a part of it
-        return min(config.transfer.landing_bytes, config.encode.cache_bytes // 4)
+        return min(config.transfer.landing_bytes, config.encode.holding_bytes // 4)
     return config.transfer.landing_bytes
 
 
@@ -86,7 +86,7 @@ def _encoder(vision: Vision, around: Surroundings, cores: Cores) -> PictureEncod
         fingerprint,
         around.config.encode,
         around.observer,
-        peers=peers if around.tier is Tier.ENCODER else None,
+        peers=peers if around.tier is Tier.ENCODER and around.config.encode.cache_bytes else None,
         cores=cores,
     )
 

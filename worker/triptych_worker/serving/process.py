@@ -98,6 +98,7 @@ class Process:
             source=self._listener.address,
             holding_bytes=holding_bytes(tier, config),
             landing_bytes=landing_bytes(tier, config),
+            keeps_embeddings=config.encode.cache_bytes > 0,
             pinned=device_of(config.model.device).type == "cuda",
         )
         self._worker = Worker(

@@ -88,7 +88,7 @@ class PictureEncoder:
         )
         self._fingerprint = fingerprint
         self._peers = peers
-        self._capacity = limits.cache_bytes
+        self._capacity = limits.holding_bytes
         self._observer = observer
         self._clock = clock
         self._queue: EncodeQueue[EncodeInput, _Waiter] = EncodeQueue(

@@ -42,6 +42,7 @@ class TransferService:
         source: host:port that peers reach the server at.
         holding_bytes: bound on what this process holds for peers.
         landing_bytes: overrides ``config.landing_bytes``; 0 for who receives nothing.
+        keeps_embeddings: whether they stay as a cache when their leases have ended.
         pinned: page-lock both, for copies to and from a CUDA device.
 
     Raises:
@@ -57,6 +58,7 @@ class TransferService:
         source: str,
         holding_bytes: int,
         landing_bytes: int | None = None,
+        keeps_embeddings: bool = True,
         pinned: bool = False,
     ) -> None:
         holding = Arena(holding_bytes, pinned=pinned)
@@ -73,6 +75,7 @@ class TransferService:
             holding,
             Origin(source, instance, self.transports),
             lease_seconds=config.lease_seconds,
+            keeps_embeddings=keeps_embeddings,
         )
         self.source = PeerTensors(
             self.store,

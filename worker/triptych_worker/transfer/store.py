@@ -1,8 +1,9 @@
 """Tensors that peers may read, in one arena, pinned by leases.
 
 Embeddings stay as a cache when their leases have ended, and go when room is needed, least recently
-used first. KV goes with its lease. A tensor that is being written or read is leased as well, so
-nothing that anyone looks at is ever freed.
+used first; where there is to be no cache, they go with their last lease. KV goes with its lease.
+A tensor that is being written or read is leased as well, so nothing that anyone looks at is ever
+freed.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Final
 
@@ -64,9 +65,11 @@ class TensorStore:
         origin: Origin,
         *,
         lease_seconds: float,
+        keeps_embeddings: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.arena = arena
+        self._keeps_embeddings = keeps_embeddings
         self._origin = origin
         self._lease_seconds = lease_seconds
         self._clock = clock
@@ -196,7 +199,8 @@ class TensorStore:
     def stats(self) -> CacheStats:
         """Totals of the embedding cache."""
         with self._lock:
-            return self._embeddings.stats()
+            stats = self._embeddings.stats()
+        return stats if self._keeps_embeddings else replace(stats, capacity_bytes=0)
 
     def check_integrity(self) -> None:
         """Compares the books with each other.
@@ -325,6 +329,6 @@ class TensorStore:
                 self._kv.discard(held)
                 self._condemned.discard(held)
                 self.arena.free(held.start)
-            elif not self._embeddings.admits(held.fingerprint):
+            elif not (self._keeps_embeddings and self._embeddings.admits(held.fingerprint)):
                 self._embeddings.remove((held.key, held.fingerprint))
                 self.arena.free(held.start)

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,13 +66,17 @@ TIERS: Final = tuple(TARGETS["signals"])
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How long each load lasts, and the quiet after it."""
+    """How long each load lasts, and the quiet after it: so long, or at most so long if it is
+    ``brief`` and ends as soon as every pool is back at one pod."""
 
     load_seconds: float = 75.0
     quiet_seconds: float = 75.0
+    brief: bool = False
 
-    def phases(self) -> list[tuple[Phase, Tier | None]]:
-        """Phases with the tier that each is to grow, after a first quiet."""
+    def phases(
+        self, over: Callable[[float], bool] | None = None
+    ) -> list[tuple[Phase, Tier | None]]:
+        """Phases with the tier that each is to grow, after a first quiet; ``over`` ends quiets."""
         loads = (
             (Phase("pictures", self.load_seconds, 6.0, load.picture_question), Tier.ENCODER),
             (Phase("long prompts", self.load_seconds, 1.0, load.long_prompt), Tier.PREFILL),
@@ -80,12 +85,11 @@ class Plan:
                 Tier.DECODE,
             ),
         )
-        phases: list[tuple[Phase, Tier | None]] = [(Phase("quiet at first", 10.0), None)]
+        first = Phase("quiet at first", 10.0, over=over)
+        phases: list[tuple[Phase, Tier | None]] = [(first, None)]
         for phase, tier in loads:
-            phases += [
-                (phase, tier),
-                (Phase(f"quiet after {phase.name}", self.quiet_seconds), None),
-            ]
+            quiet = Phase(f"quiet after {phase.name}", self.quiet_seconds, over=over)
+            phases += [(phase, tier), (quiet, None)]
         return phases
 
 
@@ -160,14 +164,14 @@ def service(cluster: Cluster, by: str = "signals") -> Iterator[str]:
 
 def prove(cluster: Cluster, url: str, plan: Plan) -> Proof:
     """Puts the loads on the service and watches its autoscalers."""
-    phases = plan.phases()
     with watching(cluster, NAME) as watch:
-        began, outcomes = asyncio.run(load.run(url, [phase for phase, _ in phases]))
-    stretches, at = [], began
-    for phase, grows in phases:
-        stretches.append(Stretch(phase.name, at, at + phase.seconds, grows))
-        at += phase.seconds
-    return Proof(tuple(stretches), tuple(watch.readings), tuple(outcomes), tuple(watch.failures))
+        phases = plan.phases(watch.calm_since if plan.brief else None)
+        times, outcomes = asyncio.run(load.run(url, [phase for phase, _ in phases]))
+    stretches = tuple(
+        Stretch(phase.name, start, end, grows)
+        for (phase, grows), (start, end) in zip(phases, itertools.pairwise(times), strict=True)
+    )
+    return Proof(stretches, tuple(watch.readings), tuple(outcomes), tuple(watch.failures))
 
 
 def expected(plan: Plan) -> list[Line]:

@@ -21,6 +21,7 @@ import numpy as np
 from PIL import Image
 
 REQUEST_SECONDS = 120.0
+_LOOK_SECONDS = 0.5  # between looks whether a phase is over
 _SIDE = 112  # pixels: 16 visual tokens of the built-in model
 _WORDS = ("how", "many", "blue", "red", "square", "circle", "picture", "the", "and", "are")
 
@@ -37,6 +38,7 @@ class Phase:
     rate: float = 0.0  # requests per second; 0 with ``at_once``
     make: Callable[[int], Body] | None = None
     at_once: int = 0  # requests at a time, each followed by another until the phase ends
+    over: Callable[[float], bool] | None = None  # ends it early; is told when it began
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,24 +87,24 @@ def _request(content: object, tokens: int) -> Body:
     }
 
 
-async def run(url: str, phases: Sequence[Phase]) -> tuple[float, list[Outcome]]:
+async def run(url: str, phases: Sequence[Phase]) -> tuple[list[float], list[Outcome]]:
     """One phase after the other; all that was asked has its outcome when this returns.
 
     Returns:
-        When it began, by ``time.monotonic``, and what became of each request.
+        When each phase began and the last one ended, by ``time.monotonic``; and what became of each
+        request.
     """
     async with aiohttp.ClientSession(
         timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS),
         connector=aiohttp.TCPConnector(limit=0),
     ) as session:
         client = _Client(session, f"{url}/chat/completions", time.monotonic())
+        times = [client.began]
         async with asyncio.TaskGroup() as group:
-            start = client.began
             for phase in phases:
-                await client.send(phase, start, group)
-                start += phase.seconds
-                await _until(start)
-    return client.began, client.outcomes
+                await client.send(phase, times[-1], group)
+                times.append(await _end(phase, times[-1]))
+    return times, client.outcomes
 
 
 @dataclass(slots=True)
@@ -152,6 +154,17 @@ class _Client:
             error = f"{type(problem).__name__}: {problem}"
         total = time.monotonic() - sent
         self.outcomes.append(Outcome(phase, sent - self.began, first, total, error))
+
+
+async def _end(phase: Phase, began: float) -> float:
+    """Waits for the end of a phase; when that is."""
+    latest = began + phase.seconds
+    while phase.over is not None and time.monotonic() < latest:
+        if phase.over(began):
+            return time.monotonic()
+        await asyncio.sleep(_LOOK_SECONDS)
+    await _until(latest)
+    return latest
 
 
 async def _until(moment: float) -> None:

@@ -74,6 +74,12 @@ class Watch:
         )  # fmt: skip
         return reading(time.monotonic(), json.loads(found)["items"])
 
+    def calm_since(self, moment: float) -> bool:
+        """Whether at the last look, after ``moment``, every tier wanted and had one pod."""
+        if not self.readings or self.readings[-1].at < moment:
+            return False
+        return all(one.desired == one.ready == 1 for one in self.readings[-1].tiers.values())
+
     def stop(self) -> None:
         """Ends ``run`` after the look under way."""
         self._stop.set()

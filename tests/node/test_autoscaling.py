@@ -11,8 +11,8 @@ from product import product
 from bench.autoscaling import live
 from bench.autoscaling.verdict import problems
 
-# The signals look back half a minute, so a quiet of less would not have been seen.
-SHORT = live.Plan(load_seconds=30.0, quiet_seconds=50.0)
+# The signals look back half a minute, so a load of less would not have been seen.
+SHORT = live.Plan(load_seconds=30.0, quiet_seconds=90.0, brief=True)
 
 pytestmark = [
     pytest.mark.node,

@@ -35,14 +35,36 @@ async def test_requests_leave_at_their_rate_whatever_the_answers_do() -> None:
     runner, url = await served(TOKEN, b"data: [DONE]\n\n")
     try:
         phases = [Phase("quiet", 0.1), Phase("load", 0.4, 10.0, long_answer)]
-        began, outcomes = await run(url, phases)
+        times, outcomes = await run(url, phases)
     finally:
         await runner.cleanup()
-    assert began > 0
+    began = times[0]
+    assert times == [began, began + 0.1, began + 0.1 + 0.4]
     assert [one.error for one in outcomes] == [""] * 4
     assert all(0 < one.first <= one.total for one in outcomes)
     leaving = sorted(one.at for one in outcomes)
     assert all(at >= 0.1 + 0.1 * index for index, at in enumerate(leaving))
+
+
+async def test_a_quiet_ends_early_once_it_is_over_and_the_next_phase_begins() -> None:
+    told: list[float] = []
+
+    def at_the_second_look(began: float) -> bool:
+        told.append(began)
+        return len(told) == 2
+
+    phases = [Phase("quiet", 60.0, over=at_the_second_look), Phase("after", 0.1)]
+    (began, quiet_end, end), _ = await run("http://127.0.0.1:9/v1", phases)
+    assert 0.5 <= quiet_end - began < 30.0
+    assert end == quiet_end + 0.1
+    assert told == [began, began]
+
+
+async def test_a_quiet_that_is_never_over_ends_in_its_time() -> None:
+    (began, end), _ = await run(
+        "http://127.0.0.1:9/v1", [Phase("quiet", 0.1, over=lambda _: False)]
+    )
+    assert end == began + 0.1
 
 
 async def test_so_many_at_a_time_follow_each_other_until_the_phase_ends() -> None:

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from triptych_contract.names import Tier
 
-from bench.autoscaling.watch import TierReading, reading
+from bench.autoscaling.watch import Cluster, Reading, TierReading, Watch, reading
 
 
 def labelled(kind: str, tier: str, **parts: Any) -> dict[str, Any]:
@@ -55,3 +56,22 @@ def test_what_was_never_measured_is_no_value() -> None:
     for status in ({}, never):
         one = labelled("HorizontalPodAutoscaler", "decode", spec=spec, status=status)
         assert reading(0.0, [one]).tiers[Tier.DECODE].load is None
+
+
+@pytest.mark.parametrize(
+    ("at", "decode", "calm"),
+    [
+        (5.0, TierReading(desired=1, ready=1, load=0.2), True),
+        (5.0, TierReading(desired=2, ready=1, load=0.2), False),
+        (5.0, TierReading(desired=1, ready=2, load=0.2), False),
+        (4.0, TierReading(desired=1, ready=1, load=0.2), False),  # before the moment
+    ],
+)
+def test_it_is_calm_once_every_tier_was_seen_to_want_and_have_one_pod(
+    at: float, decode: TierReading, calm: bool
+) -> None:
+    watch = Watch(Cluster(Path("kubectl"), Path("kubeconfig")), "shapes")
+    assert not watch.calm_since(4.5)
+    one = TierReading(desired=1, ready=1, load=None)
+    watch.readings.append(Reading(at, {Tier.ENCODER: one, Tier.DECODE: decode}))
+    assert watch.calm_since(4.5) is calm

@@ -1,4 +1,7 @@
-"""The node comes up, survives what nodes must survive, and leaves nothing on the machine."""
+"""The node comes up, survives what nodes must survive, and leaves nothing on the machine.
+
+These tests take it down, so by their name they come after those that share one node.
+"""
 
 from __future__ import annotations
 
@@ -21,46 +24,44 @@ pytestmark = [
 
 
 @pytest.fixture
-def node() -> Iterator[OneNode]:
-    made = OneNode()
-    made.down()
-    yield made
-    made.down()
-
-
-def test_up_gives_a_ready_node_and_down_leaves_nothing(node: OneNode) -> None:
-    forwarding = host_network.FORWARDING.read_text()
-    node.up()
-    assert node.kubectl("get", "nodes", "-o", "name") == f"node/{NODE_NAME}\n"
-    holder = sandbox.alive(node.layout)
-    node.up()  # it is up: nothing happens
-    assert sandbox.alive(node.layout) == holder
+def ended(node: OneNode) -> Iterator[OneNode]:
+    """The node, which is down afterwards."""
+    yield node
     node.down()
-    assert left_of(node) == []
-    assert host_network.FORWARDING.read_text() == forwarding
-    node.down()  # it is down: nothing happens
-
-
-def test_a_node_that_was_killed_is_cleaned_up_and_comes_up_again(node: OneNode) -> None:
-    node.up()
-    holder = sandbox.alive(node.layout)
-    assert holder is not None
-    os.kill(holder, signal.SIGKILL)
-    wait(lambda: sandbox.alive(node.layout) is None, 30, "the end of the node")
-    node.up()
-    assert sandbox.alive(node.layout) not in (None, holder)
-    assert node.kubectl("get", "--raw", "/readyz") == "ok"
-    node.down()
-    assert left_of(node) == []
 
 
 def test_each_program_restarts_and_an_unknown_one_is_named(node: OneNode) -> None:
-    node.up()
     for program in ("kube-apiserver", "kubelet", "kube-proxy", "containerd"):
         node.restart(program)
     assert node.kubectl("get", "--raw", "/readyz") == "ok"
     with pytest.raises(NodeError, match="unknown program 'etcdd': kube-apiserver, kubelet"):
         node.restart("etcdd")
+
+
+def test_a_node_that_was_killed_is_cleaned_up_and_comes_up_again(ended: OneNode) -> None:
+    holder = sandbox.alive(ended.layout)
+    assert holder is not None
+    os.kill(holder, signal.SIGKILL)
+    wait(lambda: sandbox.alive(ended.layout) is None, 30, "the end of the node")
+    ended.up()
+    assert sandbox.alive(ended.layout) not in (None, holder)
+    assert ended.kubectl("get", "--raw", "/readyz") == "ok"
+    ended.down()
+    assert left_of(ended) == []
+
+
+def test_up_gives_a_ready_node_and_down_leaves_nothing(ended: OneNode) -> None:
+    ended.down()
+    forwarding = host_network.FORWARDING.read_text()
+    ended.up()
+    assert ended.kubectl("get", "nodes", "-o", "name") == f"node/{NODE_NAME}\n"
+    holder = sandbox.alive(ended.layout)
+    ended.up()  # it is up: nothing happens
+    assert sandbox.alive(ended.layout) == holder
+    ended.down()
+    assert left_of(ended) == []
+    assert host_network.FORWARDING.read_text() == forwarding
+    ended.down()  # it is down: nothing happens
 
 
 def left_of(node: OneNode) -> list[str]:

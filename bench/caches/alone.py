@@ -55,11 +55,13 @@ async def measure(say: Callable[[str], None]) -> Times:
     """
     times: Times = {}
     answers: _Answers = {}
+    logs = log_folder() / "alone"
+    logs.mkdir(exist_ok=True)
     for caches in SETTINGS:
         new, known = times[caches] = ([], [])
         async with contextlib.AsyncExitStack() as stack:
             tuning = Tuning(tiers=tiers(caches))
-            system = await stack.enter_async_context(triptych(log_folder(), "FullSplit", tuning))
+            system = await stack.enter_async_context(triptych(logs, "FullSplit", tuning))
             assert isinstance(system, Server)
             await client.load(system.api, WARM, 1, TOKENS)
             for seed in range(FIRST_SEED, FIRST_SEED + PICTURES):

@@ -6,7 +6,6 @@ another question; what the second asking takes less is what the caches are worth
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Collection
 from enum import StrEnum
 from typing import Final
@@ -58,22 +57,25 @@ async def measure(say: Callable[[str], None]) -> Times:
     logs = log_folder() / "alone"
     logs.mkdir(exist_ok=True)
     for caches in SETTINGS:
-        new, known = times[caches] = ([], [])
-        async with contextlib.AsyncExitStack() as stack:
-            tuning = Tuning(tiers=tiers(caches))
-            system = await stack.enter_async_context(triptych(logs, "FullSplit", tuning))
+        async with triptych(logs, "FullSplit", Tuning(tiers=tiers(caches))) as system:
             assert isinstance(system, Server)
             await client.load(system.api, WARM, 1, TOKENS)
-            for seed in range(FIRST_SEED, FIRST_SEED + PICTURES):
-                for question, column in ((client.QUESTION, new), (ANOTHER_QUESTION, known)):
-                    (sample,) = await client.load(system.api, [seed], 1, TOKENS, question)
-                    column.append(sample.first)
-                    if answers.setdefault((seed, question), sample.text) != sample.text:
-                        raise client.WrongAnswer(
-                            f"another answer with {name(caches)} of the caches"
-                        )
+            times[caches] = await _asked(system.api, answers)
         say(f"{name(caches)}: {PICTURES} pictures, twice each")
     return times
+
+
+async def _asked(api: client.Api, answers: _Answers) -> tuple[list[float], list[float]]:
+    """Times of new and known pictures; what is answered must be what it was before."""
+    new: list[float] = []
+    known: list[float] = []
+    for seed in range(FIRST_SEED, FIRST_SEED + PICTURES):
+        for question, column in ((client.QUESTION, new), (ANOTHER_QUESTION, known)):
+            (sample,) = await client.load(api, [seed], 1, TOKENS, question)
+            column.append(sample.first)
+            if answers.setdefault((seed, question), sample.text) != sample.text:
+                raise client.WrongAnswer(f"{api.url} answers otherwise than with other caches")
+    return new, known
 
 
 def tiers(caches: Collection[Kind]) -> dict[str, dict[str, object]]:

@@ -8,8 +8,9 @@ from typing import Final, NoReturn, Protocol
 import grpc
 from google.protobuf.message import DecodeError, Message
 
-from triptych_contract.errors import GRPC_STATUS, TriptychError, from_detail, from_status, to_detail
+from triptych_contract.errors import TriptychError
 from triptych_contract.names import ERROR_METADATA
+from triptych_contract.statuses import GRPC_STATUS, from_detail, from_status, to_detail
 from triptych_contract.v1.common_pb2 import ErrorDetail
 
 # The message travels twice, as details (percent-encoded, so up to thrice as long) and in the

@@ -6,6 +6,7 @@ import grpc
 import pytest
 from triptych_contract import errors
 from triptych_contract.errors import Reason, TriptychError
+from triptych_contract.statuses import GRPC_STATUS, from_detail, from_status, to_detail
 from triptych_contract.v1.common_pb2 import ErrorDetail
 
 TREE = [
@@ -19,15 +20,15 @@ KINDS = [kind for kind in TREE if not any(kind in other.__bases__ for other in T
 
 def test_every_reason_has_one_error_and_one_status() -> None:
     assert sorted(kind.reason for kind in KINDS) == sorted(Reason)
-    assert set(errors.GRPC_STATUS) == set(Reason)
-    assert grpc.StatusCode.OK not in errors.GRPC_STATUS.values()
+    assert set(GRPC_STATUS) == set(Reason)
+    assert grpc.StatusCode.OK not in GRPC_STATUS.values()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_error_survives_the_wire(kind: type[TriptychError]) -> None:
     sent = kind("do this instead", retry_after=1.25)
-    wire = errors.to_detail(sent).SerializeToString()
-    received = errors.from_detail(ErrorDetail.FromString(wire))
+    wire = to_detail(sent).SerializeToString()
+    received = from_detail(ErrorDetail.FromString(wire))
     assert type(received) is kind
     assert received.message == "do this instead"
     assert received.retryable is sent.retryable
@@ -36,14 +37,12 @@ def test_an_error_survives_the_wire(kind: type[TriptychError]) -> None:
 
 @pytest.mark.parametrize("retryable", [True, False])
 def test_a_reason_of_a_newer_peer_keeps_its_retryability(*, retryable: bool) -> None:
-    received = errors.from_detail(
-        ErrorDetail(reason="FromTheFuture", message="m", retryable=retryable)
-    )
+    received = from_detail(ErrorDetail(reason="FromTheFuture", message="m", retryable=retryable))
     assert received.retryable is retryable
     assert received.message == "m"
 
 
 def test_a_bare_status_says_whether_to_retry() -> None:
-    assert errors.from_status(grpc.StatusCode.UNAVAILABLE, "m").retryable
-    assert errors.from_status(grpc.StatusCode.RESOURCE_EXHAUSTED, "m").reason is Reason.OVERLOADED
-    assert not errors.from_status(grpc.StatusCode.UNIMPLEMENTED, "m").retryable
+    assert from_status(grpc.StatusCode.UNAVAILABLE, "m").retryable
+    assert from_status(grpc.StatusCode.RESOURCE_EXHAUSTED, "m").reason is Reason.OVERLOADED
+    assert not from_status(grpc.StatusCode.UNIMPLEMENTED, "m").retryable

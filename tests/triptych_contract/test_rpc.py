@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 import grpc
 import pytest
 from triptych_contract.errors import (
-    GRPC_STATUS,
     FingerprintMismatch,
     InternalError,
     LeaseExpired,
@@ -18,6 +17,7 @@ from triptych_contract.errors import (
 )
 from triptych_contract.names import ERROR_METADATA
 from triptych_contract.rpc import abort_with, error_from_rpc
+from triptych_contract.statuses import GRPC_STATUS
 
 Handler = Callable[[bytes, grpc.aio.ServicerContext], object]
 

@@ -7,11 +7,10 @@ import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from triptych_contract.errors import Unavailable
 
-from triptych_operator.caches.calls import HolderCalls
 from triptych_operator.cluster import connection
 from triptych_operator.cluster.api import Api
 from triptych_operator.cluster.election import Claim, LeaseElection
@@ -20,18 +19,19 @@ from triptych_operator.cluster.refusals import NOT_FOUND, Refusal
 from triptych_operator.controller.audit import Audit
 from triptych_operator.controller.definition import Definition
 from triptych_operator.controller.edge import Edge
-from triptych_operator.controller.flush import Flusher
 from triptych_operator.controller.health import serve
 from triptych_operator.controller.queue import KeyedQueue
 from triptych_operator.controller.reconcile import Reconciler, utc_now
 from triptych_operator.controller.scaling import Scaler
 from triptych_operator.controller.settings import Election, OperatorSettings, Pace
-from triptych_operator.controller.workers import work
-from triptych_operator.desired.platform import Metrics
-from triptych_operator.metrics_api.provider import EmbeddedProvider
+from triptych_operator.controller.workers import Task, work
+from triptych_operator.desired.platform import Metrics, Platform
 from triptych_operator.observed.store import ServiceKey, Store
 from triptych_operator.signals.board import SignalBoard
 from triptych_operator.signals.rounds import LASTING, read_signals
+
+if TYPE_CHECKING:
+    from triptych_operator.metrics_api.provider import EmbeddedProvider
 
 _logger = logging.getLogger(__name__)
 _START_PAUSE: Final = 2.0  # seconds between attempts to list everything at the start
@@ -108,7 +108,6 @@ class _Operation:
         problem = provider.problem if provider is not None else str
         reconciler = Reconciler(api, store, settings.platform, changed, signals_problem=problem)
         reconcile = definition.guarded(reconciler.reconcile)
-        flush = definition.guarded(Flusher(api, store, settings.platform, HolderCalls()).flush)
         scaler = Scaler(api, store, board, settings.platform)
         scale = definition.guarded(scaler.look)
         try:
@@ -127,8 +126,10 @@ class _Operation:
                 group.create_task(scaler.run(scalings, pace.scaling))
                 for _ in range(pace.scalings):
                     group.create_task(work(scalings, scale, pace.reconcile, "scaling"))
-                for _ in range(pace.flushes):
-                    group.create_task(work(flushes, flush, pace.reconcile, "flush"))
+                if settings.flush_caches:
+                    flush = definition.guarded(_flush(api, store, settings.platform))
+                    for _ in range(pace.flushes):
+                        group.create_task(work(flushes, flush, pace.reconcile, "flush"))
         except* Unavailable as ended:
             raise ended.exceptions[0] from None
         finally:
@@ -140,7 +141,20 @@ class _Operation:
         self, api: Api, board: SignalBoard, changed: Callable[[], None]
     ) -> EmbeddedProvider | None:
         front = self._settings.front
-        return None if front is None else EmbeddedProvider(api, board, front, changed, utc_now)
+        if front is None:
+            return None
+        # Its cryptography takes 7 MiB.
+        from triptych_operator.metrics_api.provider import EmbeddedProvider  # noqa: PLC0415
+
+        return EmbeddedProvider(api, board, front, changed, utc_now)
+
+
+def _flush(api: Api, store: Store, platform: Platform) -> Task:
+    # Its gRPC takes 11 MiB.
+    from triptych_operator.caches.calls import HolderCalls  # noqa: PLC0415
+    from triptych_operator.controller.flush import Flusher  # noqa: PLC0415
+
+    return Flusher(api, store, platform, HolderCalls()).flush
 
 
 def _for_each(store: Store, changed: Callable[[ServiceKey], None]) -> Callable[[], None]:

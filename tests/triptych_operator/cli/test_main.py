@@ -26,6 +26,16 @@ def test_the_command_never_loads_torch() -> None:
     assert run.stdout == b"set()\n"
 
 
+def test_an_operator_that_asks_no_pods_loads_neither_grpc_nor_cryptography() -> None:
+    """They take 18 MiB."""
+    code = (
+        "import sys, triptych_operator.controller.process; "
+        "print({'grpc', 'cryptography'} & set(sys.modules))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert run.stdout == b"set()\n"
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

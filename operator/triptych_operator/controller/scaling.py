@@ -40,6 +40,7 @@ from triptych_operator.status.scaling import Said, dumped, is_news, said_of
 _logger = logging.getLogger(__name__)
 SCALING_MANAGER: Final = "triptych-scaling"
 _Signals = Mapping[Tier, TierSignals]
+SLICES: Final = 50  # of a period: those of a thousand resources take milliseconds each
 STATUS_SECONDS: Final = 60.0  # between two writes of one status, unless another tier limits
 
 
@@ -87,13 +88,16 @@ class Scaler:
         self._memories: dict[ServiceKey, _Memory] = {}
 
     async def run(self, due: KeyedQueue[ServiceKey], period: float) -> None:
-        """Makes every resource due once a period, for ever."""
+        """Makes every resource due once a period, spread over all of it, for ever."""
+        loop = asyncio.get_running_loop()
         while True:
+            began = loop.time()
             services = self._store.services()
             self._memories = {key: self._memories[key] for key in services if key in self._memories}
-            for key in services:
-                due.add(key)
-            await asyncio.sleep(period)
+            for number in range(SLICES):
+                for key in services[number::SLICES]:
+                    due.add(key)
+                await asyncio.sleep(began + period * (number + 1) / SLICES - loop.time())
 
     async def look(self, key: ServiceKey) -> None:
         """Looks at one resource and does what is due.

@@ -335,3 +335,17 @@ async def test_every_resource_comes_due(scene: Scene) -> None:
     running = asyncio.create_task(scene.scaler.run(due, 60.0))
     assert await asyncio.wait_for(due.get(), 5.0) == SHAPES
     running.cancel()
+
+
+async def test_looks_at_many_resources_are_spread_over_the_period(scene: Scene) -> None:
+    for number in range(100):
+        resource(scene.desk.server, name=f"many-{number}")
+    await scene.desk.observe()
+    due: KeyedQueue[Any] = KeyedQueue(first_retry=1.0, last_retry=1.0)
+    running = asyncio.create_task(scene.scaler.run(due, 1.0))
+    loop, times = asyncio.get_running_loop(), []
+    for _ in range(100):
+        await asyncio.wait_for(due.get(), 5.0)
+        times.append(loop.time())
+    running.cancel()
+    assert times[-1] - times[0] > 0.5

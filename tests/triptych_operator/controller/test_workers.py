@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -117,3 +118,22 @@ async def test_what_changes_during_the_work_is_looked_at_once_more(
         return found is not None and found.body["spec"]["replicas"] == 5
 
     await eventually(scaled, "the second look", seconds=PATIENCE)
+
+
+async def test_looks_that_wait_for_nothing_let_others_have_their_turns() -> None:
+    looked: list[ServiceKey] = []
+
+    async def look(key: ServiceKey) -> None:
+        looked.append(key)
+
+    queue: Queue = KeyedQueue(first_retry=1.0, last_retry=1.0)
+    for number in range(100):
+        queue.add(ServiceKey("n", str(number)))
+    worker = asyncio.create_task(work(queue, look, LIMIT))
+    seen = [0]
+    while len(looked) < 100:
+        await asyncio.sleep(0)
+        seen.append(len(looked))
+    worker.cancel()
+    steps = [after - before for before, after in itertools.pairwise(seen)]
+    assert max(steps) == 1

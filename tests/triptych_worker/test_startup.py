@@ -4,8 +4,10 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
-from triptych_worker.startup import tuned
+import pytest
+from triptych_worker.startup import granted_cores, tuned
 
 PROGRAM = """
 import json, os, sys
@@ -16,11 +18,44 @@ print(json.dumps([os.environ["GOMP_SPINCOUNT"], os.environ["GLIBC_TUNABLES"], sy
 
 
 def test_settings_are_added_once_and_the_users_own_stay() -> None:
-    first = tuned({"HOME": "/", "GOMP_SPINCOUNT": "7"})
+    first = tuned({"HOME": "/", "GOMP_SPINCOUNT": "7"}, None)
     assert first is not None
     assert first["GOMP_SPINCOUNT"] == "7"
     assert "hugetlb=1" in first["GLIBC_TUNABLES"]
-    assert tuned(first) is None
+    assert "OMP_NUM_THREADS" not in first
+    assert tuned(first, None) is None
+
+
+def test_a_limit_of_cores_is_one_of_threads_unless_the_user_gives_another() -> None:
+    limited = tuned({}, 2)
+    assert limited is not None
+    assert limited["OMP_NUM_THREADS"] == "2"
+    assert tuned(limited, 2) is None
+    own = tuned({"OMP_NUM_THREADS": "3"}, 2)
+    assert own is not None
+    assert own["OMP_NUM_THREADS"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({"cpu.max": "200000 100000\n"}, 2),
+        ({"cpu.max": "150000 100000\n"}, 2),
+        ({"cpu.max": "10000 100000\n"}, 1),
+        ({"cpu.max": "max 100000\n"}, None),
+        ({"cpu/cpu.cfs_quota_us": "400000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 4),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, None),
+        ({"cpu.max": "garbage\n"}, None),
+        ({}, None),
+    ],
+)
+def test_the_limit_is_read_from_control_groups_of_both_versions(
+    tmp_path: Path, files: dict[str, str], cores: int | None
+) -> None:
+    (tmp_path / "cpu").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert granted_cores(tmp_path) == cores
 
 
 def test_a_program_starts_anew_with_its_settings_and_its_arguments() -> None:

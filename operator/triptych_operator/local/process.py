@@ -57,7 +57,9 @@ class LocalProcess:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=output,
                 env=self._environment,
-                start_new_session=True,
+                # A group, not a session: Linux shares cores out among sessions, and a stage of
+                # one small thread would get as much as all others of this service together.
+                process_group=0,
                 limit=LINE_LIMIT,
             )
         except OSError as error:
@@ -125,7 +127,7 @@ class LocalProcess:
                 self._child.send_signal(number)
 
     def _signal_group(self, number: signal.Signals) -> None:
-        """Signals the whole session: also what the child has left behind when it is gone."""
+        """Signals the whole group: also what the child has left behind when it is gone."""
         if self._child is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._child.pid, number)

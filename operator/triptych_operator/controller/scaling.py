@@ -58,6 +58,8 @@ class _Memory:
     policy: Policy = field(default_factory=lambda: Policy(()))
     quiet: Quiet = field(default_factory=Quiet)
     told_at: float | None = None  # when its status was written, or would have been
+    children: list[Child] = field(default_factory=list)  # that ``snapshot`` was read from
+    snapshot: Snapshot = field(default_factory=Snapshot)
 
 
 class Scaler:
@@ -112,7 +114,7 @@ class Scaler:
         now = self._now()
         found = {one.tier: self._board.of(key, one.tier, now) for one in memory.policy.tiers}
         signals = {tier: one for tier, one in found.items() if one is not None}
-        snapshot = snapshot_of(self._store.children(key))
+        snapshot = self._observed(key, memory)
         if self._rests:
             await self._rest_or_wake(key, memory, snapshot, signals, now)
         for tier in memory.policy.tiers:
@@ -128,6 +130,13 @@ class Scaler:
         if known.generation != metadata["generation"]:
             known.generation, known.policy = metadata["generation"], _policy(body)
         return known
+
+    def _observed(self, key: ServiceKey, memory: _Memory) -> Snapshot:
+        """What stands, read anew only when it has changed, which it has at few looks."""
+        children = self._store.children(key)
+        if children != memory.children:
+            memory.children, memory.snapshot = children, snapshot_of(children)
+        return memory.snapshot
 
     async def _rest_or_wake(
         self, key: ServiceKey, memory: _Memory, snapshot: Snapshot, signals: _Signals, now: float

@@ -13,7 +13,7 @@ from triptych_contract.errors import Unavailable
 from triptych_contract.names import Tier
 
 from triptych_operator.observed.store import ServiceKey, Store
-from triptych_operator.signals.board import SignalBoard
+from triptych_operator.signals.board import SignalBoard, TierSignals
 from triptych_operator.signals.measures import PodTold, tier_signals
 from triptych_operator.signals.memory import STANDING, Asked, Memory, pods_to_ask
 from triptych_operator.signals.page import PageError, read_page
@@ -71,7 +71,7 @@ class Rounds:
             await asyncio.gather(*late, return_exceptions=True)
         for answer in answers:
             PAGES.labels("late" if answer.cancelled() else answer.result()).inc()
-        self._publish(asked, asyncio.get_running_loop().time())
+        await self._publish(asked, asyncio.get_running_loop().time())
 
     async def _ask(self, asked: Asked) -> str:
         """Asks one pod; how that went."""
@@ -87,7 +87,7 @@ class Rounds:
         self._memory.add(asked, reading)
         return "ok"
 
-    def _publish(self, asked: Sequence[Asked], now: float) -> None:
+    async def _publish(self, asked: Sequence[Asked], now: float) -> None:
         by_service: defaultdict[ServiceKey, defaultdict[Tier, list[PodTold]]]
         by_service = defaultdict(lambda: defaultdict(list))
         silent = 0
@@ -95,12 +95,18 @@ class Rounds:
             by_service[one.service][one.tier].append(told)
             silent += told.ready and told.history is None
         SILENT.set(silent)
-        services = self._store.services()
-        for service in services:
-            self._put(service, by_service[service], now)
-        self._board.keep(services)
+        for service in self._store.services():
+            await self._put(service, by_service.get(service, {}), now)
+        self._board.keep(set(self._store.services()))
 
-    def _put(self, service: ServiceKey, told: Mapping[Tier, Sequence[PodTold]], now: float) -> None:
+    async def _put(
+        self, service: ServiceKey, told: Mapping[Tier, Sequence[PodTold]], now: float
+    ) -> None:
+        if not told:
+            for tier in Tier:
+                self._board.put(service, TierSignals(tier, now))
+            return
         gateways = told.get(Tier.GATEWAY, ())
         for tier in Tier:
             self._board.put(service, tier_signals(tier, told.get(tier, ()), gateways, now))
+        await asyncio.sleep(0)  # all resources in one piece would hold up everything else

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import statistics
 import subprocess
@@ -40,9 +41,16 @@ class Cluster:
     def __post_init__(self) -> None:
         self.store.put(KIND, {"metadata": _metadata("shapes", SHAPES), "spec": {}})
 
-    def add(self, name: str, address: str, tier: str = "encoder", **metadata: Any) -> None:
+    def add(
+        self,
+        name: str,
+        address: str,
+        tier: str = "encoder",
+        service: str = "shapes",
+        **metadata: Any,
+    ) -> None:
         """A pod that is ready."""
-        labels = {"app.kubernetes.io/instance": "shapes", "app.kubernetes.io/component": tier}
+        labels = {"app.kubernetes.io/instance": service, "app.kubernetes.io/component": tier}
         body = {
             "metadata": {**_metadata(name, SHAPES), "labels": labels, **metadata},
             "status": {
@@ -150,6 +158,22 @@ async def test_resources_that_are_gone_are_forgotten() -> None:
         cluster.store.remove(KIND, {"metadata": _metadata("shapes", SHAPES)})
         await rounds.round()
     assert cluster.board.services() == set()
+
+
+async def test_others_have_their_turns_while_what_many_resources_told_is_worked_out() -> None:
+    cluster = Cluster()
+    for number in range(20):
+        name = f"many-{number}"
+        cluster.store.put(KIND, {"metadata": _metadata(name, SHAPES), "spec": {}})
+        cluster.add(f"pod-{number}", "127.0.0.1", service=name)
+    told = [0]
+    async with serving(BUSY) as port, cluster.rounds(port) as rounds:
+        round_ = asyncio.create_task(rounds.round())
+        while not round_.done():
+            await asyncio.sleep(0)
+            told.append(len(cluster.board.services()))
+    assert told[-1] == 21  # one of them without a pod
+    assert max(after - before for before, after in itertools.pairwise(told)) <= 2
 
 
 async def test_many_that_hang_do_not_keep_those_that_answer_from_their_turn() -> None:

@@ -3,8 +3,8 @@ from bench.caches.alone import SETTINGS, Kind, name, tiers
 
 def test_each_cache_is_alone_once_and_missing_once() -> None:
     assert [name(one) for one in SETTINGS] == [
-        "none", "processor alone", "embeddings alone", "prefixes alone",
-        "all but processor", "all but embeddings", "all but prefixes", "all",
+        "none", "all", "processor alone", "embeddings alone", "prefixes alone",
+        "all but processor", "all but embeddings", "all but prefixes",
     ]  # fmt: skip
 
 

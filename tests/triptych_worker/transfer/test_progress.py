@@ -36,16 +36,31 @@ def test_an_announced_read_is_looked_after_at_once_and_often() -> None:
     looks.come_to(1, seconds=5)
     before = looks.count
 
-    progress.announce()
+    progress.announce("a")
 
     assert looks.come_to(before + 50, seconds=5)
     progress.stop()
 
 
+def test_it_looks_often_until_the_last_read_is_done() -> None:
+    looks = Looks()
+    progress = Progress(looks.look)
+    progress.announce("a")
+    progress.announce("b")
+    progress.done(["a", "unknown"])
+    assert looks.come_to(looks.count + 50, seconds=0.9)
+    progress.done(["b"])
+    before = looks.count
+    time.sleep(0.3)
+    progress.stop()
+
+    assert looks.count - before <= 10
+
+
 def test_nothing_looks_after_it_has_stopped() -> None:
     looks = Looks()
     progress = Progress(looks.look)
-    progress.announce()
+    progress.announce("a")
     progress.stop()
     after = looks.count
     time.sleep(0.1)

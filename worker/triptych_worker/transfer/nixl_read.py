@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Any, Final, cast
 
 import grpc
@@ -81,9 +82,13 @@ class NixlAgent:
         self._reading: dict[str, int] = {}  # reads under way by peer
         self._progress = Progress(self._agent.get_new_notifs)
 
-    def announce(self) -> None:
-        """A peer is about to read this process's memory."""
-        self._progress.announce()
+    def announce(self, lease: str) -> None:
+        """A peer is about to read this process's memory under ``lease``."""
+        self._progress.announce(lease)
+
+    def done(self, leases: Iterable[str]) -> None:
+        """Peers have read, or read no more, what these cover."""
+        self._progress.done(leases)
 
     def read(
         self, peer: str, metadata: bytes, remote: tuple[int, int], local: int, limit: Limit

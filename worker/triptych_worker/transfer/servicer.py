@@ -81,7 +81,7 @@ class TransferServicer(transfer_pb2_grpc.TransferServicer):
                 fetch.lease_id, fetch.key, fetch.fingerprint, self._read_seconds
             )
             self._count(held, NixlRead.name)
-            self._agent.announce()
+            self._agent.announce(fetch.lease_id)
             return OpenResponse(
                 header=header_of(held),
                 agent=self._agent.metadata,
@@ -96,6 +96,8 @@ class TransferServicer(transfer_pb2_grpc.TransferServicer):
         self, request: ReleaseRequest, context: _Context
     ) -> ReleaseResponse:
         """Ends leases; unknown ones are passed over."""
+        if self._agent is not None:
+            self._agent.done(request.lease_ids)
         return ReleaseResponse(released=self._store.release(request.lease_ids))
 
     def _chunks(self, held: Held) -> Iterator[bytes]:

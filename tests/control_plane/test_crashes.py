@@ -85,10 +85,14 @@ async def crash(one: Trial, case: Case, expected: Undisturbed, report: Report) -
         sprung.set()
 
     async def over() -> bool:
-        return sprung.is_set() or not await one.amiss(case.transition, expected.wanted)
+        """The trap has sprung, or all is done and it never will: the write that made it done may be
+        the one at which it is about to."""
+        done = not await one.amiss(case.transition, expected.wanted)
+        return sprung.is_set() or (done and len(one.proxy.writes) < number)
 
     await one.begin(case.transition)
-    one.proxy.trap = Trap(len(one.proxy.writes) + case.write, when, spring, closes=kills)
+    number = len(one.proxy.writes) + case.write
+    one.proxy.trap = Trap(number, when, spring, closes=kills)
     await one.act(case.transition)
     await eventually(over, f"write {case.write} or the end", seconds=SETTLE_SECONDS)
     one.proxy.heal()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,20 @@ TIMEOUT_SECONDS = 120.0
 Object = dict[str, Any]  # of a manifest
 
 
-def program(name: str) -> Path:
-    """The program of the folder ``name``, built when its sources have changed."""
-    answer = subprocess.run([HERE / "build", name], check=True, stdout=subprocess.PIPE, text=True)
+def program(name: str, *, tags: str = "") -> Path:
+    """The program of the folder ``name``, built when its sources have changed.
+
+    Args:
+        tags: Go's build tags, the same whenever this program is asked for.
+    """
+    flags = [os.environ.get("GOFLAGS", ""), *([f"-tags={tags}"] if tags else [])]
+    answer = subprocess.run(
+        [HERE / "build", name],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "GOFLAGS": " ".join(flags).strip()},
+    )
     return Path(answer.stdout.strip())
 
 

@@ -7,22 +7,35 @@ import ipaddress
 from collections.abc import Mapping
 from typing import Final, Self
 
+from cluster.kwok import NODE_LABEL
 from prometheus_client import generate_latest
 from triptych_contract.names import Port
 from triptych_worker.domain import Capacity, Load
 from triptych_worker.serving.metrics import Metrics
 
+_TEXT: Final = "text/plain; version=0.0.4"  # without it Prometheus reads no page
 ADDRESSES: Final = 64  # from the first of the network on; kwok gives them out in order
 
 
+def played_by(nodes: str) -> dict[str, object]:
+    """A tier's pod template whose pods go to the nodes that the kwok called ``nodes`` plays."""
+    return {
+        "spec": {
+            "nodeSelector": {NODE_LABEL: nodes},
+            "tolerations": [{"key": NODE_LABEL, "operator": "Exists"}],
+        }
+    }
+
+
 class PodPages:
-    """Answers as idle workers would, but for the ``loads`` of some addresses, and not at all while
-    it is ``silent``. A context manager."""
+    """Answers as idle workers would, but for the ``loads`` of some addresses and what is in
+    ``besides`` of some, and not at all while it is ``silent``. A context manager."""
 
     def __init__(self, network: str) -> None:
         hosts = ipaddress.ip_network(network).hosts()
         self._addresses = [str(next(hosts)) for _ in range(ADDRESSES)]
         self.loads: Mapping[str, Load] = {}
+        self.besides: Mapping[str, bytes] = {}  # further lines of their pages
         self.silent = False
         self._server: asyncio.Server | None = None
 
@@ -41,8 +54,9 @@ class PodPages:
         if self.silent:
             writer.close()
             return
-        body = _page(self.loads.get(address, Load()))
-        writer.write(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+        body = _page(self.loads.get(address, Load())) + self.besides.get(address, b"")
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: {_TEXT}\r\nContent-Length: {len(body)}\r\n\r\n"
+        writer.write(head.encode() + body)
         writer.close()
 
 

@@ -14,7 +14,7 @@ from cluster.waiting import eventually
 from control_plane.served import SECONDS, Served, namespace_of_its_own
 from mms_builders import service
 from tools.definitions import wait_until_served
-from tools.programs import sources
+from tools.keda import definitions
 from triptych_contract.names import Tier
 from triptych_operator.api.autoscaling import MEASURED
 from triptych_operator.desired.difference import is_as_wanted, sealed
@@ -29,8 +29,7 @@ PLATFORM: Final = Platform("worker:1", metrics=Metrics.KEDA)
 @pytest.fixture(scope="module")
 def keda(cluster: Cluster) -> Iterator[Cluster]:
     """The cluster with KEDA's definition. Nothing acts on it: that is KEDA's part."""
-    folder = sources("keda", "github.com/kedacore/keda/v2") / "config/crd/bases"
-    definition = str(folder / "keda.sh_scaledobjects.yaml")
+    definition = str(definitions() / "keda.sh_scaledobjects.yaml")
     cluster.kubectl("apply", "--server-side", "-f", definition)
     wait_until_served(cluster, "scaledobjects")
     yield cluster

@@ -6,7 +6,6 @@ import asyncio
 import base64
 import contextlib
 import json
-import random
 import ssl
 import subprocess
 from collections.abc import AsyncIterator, Iterator
@@ -20,10 +19,9 @@ from cluster.addresses import own_address
 from cluster.api import Api, ApiError, Object
 from cluster.certificates import KeyPair
 from cluster.control_plane import ControlPlane, free_port
-from cluster.kwok import NODE_LABEL, Kwok
 from cluster.operator_process import OperatorProcess
 from cluster.waiting import eventually
-from control_plane.pod_pages import PodPages
+from control_plane.pod_pages import PodPages, played_by
 from mms_builders import manifest
 from triptych_operator.desired.naming import DELETION_COST
 from triptych_operator.metrics_api.provider import PERIOD
@@ -36,23 +34,6 @@ SERVED: Final = "/apis/external.metrics.k8s.io/v1beta1"
 BACKLOG: Final = "triptych_encoder_backlog_tokens"
 SECONDS: Final = 90.0
 AT_ONCE: Final = {"scaleDown": {"stabilizationWindowSeconds": 0}}
-
-
-@pytest.fixture(scope="module")
-def network() -> str:
-    """Addresses of loopback that no other run on this machine has, most likely."""
-    return f"127.{random.randint(64, 250)}.{random.randint(0, 250)}.0/24"
-
-
-@pytest.fixture(scope="module")
-def loopback_nodes(
-    control_plane: ControlPlane, network: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
-    """The name of a kwok whose pods have addresses that answer here."""
-    name = "kwok-loopback"
-    folder = tmp_path_factory.mktemp(name)
-    with Kwok(control_plane, folder, nodes=1, name=name, network=network, reserved=True):
-        yield name
 
 
 @dataclass(frozen=True)
@@ -68,11 +49,7 @@ class Stage:
 
     async def apply(self, **encoder: object) -> None:
         """Has a user apply a resource whose pods answer here."""
-        where = {
-            "nodeSelector": {NODE_LABEL: self.nodes},
-            "tolerations": [{"key": NODE_LABEL, "operator": "Exists"}],
-        }
-        template = {"spec": where}
+        template = played_by(self.nodes)
         tiers = {tier: {"template": template} for tier in ("encoder", "fused", "gateway")}
         tiers["encoder"] |= encoder
         body = manifest(topology="EncodeSplit", tiers=tiers)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from mutants.catalog_saying import ROLLING, SAYING
+from mutants.catalog_scaling import ACTING, MEASURING, TELLING
 from mutants.places import (
     API,
     APPLIER,
@@ -344,4 +345,14 @@ WORKING: Final = (
     ),
 )
 
-MUTANTS: Final = (*WRITING, *WANTING, *KNOWING, *WORKING, *SAYING, *ROLLING)
+MUTANTS: Final = (
+    *WRITING,
+    *WANTING,
+    *KNOWING,
+    *WORKING,
+    *SAYING,
+    *ROLLING,
+    *MEASURING,
+    *ACTING,
+    *TELLING,
+)

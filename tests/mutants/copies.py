@@ -24,7 +24,10 @@ TESTS: Final = Path("tests/triptych_operator")
 CORE: Final = [TESTS / "controller/test_applier.py", TESTS / "controller/test_reconcile.py"]
 ALL: Final = [
     TESTS / folder
-    for folder in ("observed", "desired", "status", "rollout", "cluster", "controller")
+    for folder in (
+        *("observed", "desired", "status", "rollout", "cluster", "controller"),
+        *("signals", "scaling", "metrics_api"),
+    )
 ]
 FAST: Final = "not torch and not processes and not cluster"
 RUN_SECONDS: Final = 1200.0

@@ -118,10 +118,10 @@ WRITING: Final = (
         "return child.key in settled",
     ),
     Mutant(
-        "children of a deleted namesake are taken over while they die",
+        "children of a deleted namesake are only noticed kind after kind",
         APPLIER,
-        '        if owner not in ("", service.metadata.uid):\n',
-        "        if not body:\n",
+        "        await self._clear_previous(service, manifests)\n",
+        "",
     ),
     Mutant(
         "the first refusal keeps the children beside it from being made",

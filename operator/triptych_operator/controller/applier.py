@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Collection, Sequence
 from typing import Final
 
 from triptych_operator.api.service import KIND, MultimodalService
@@ -50,11 +50,9 @@ class Applier:
         Raises:
             Refusal: the first of the answers that were refusals; the others of its kind were tried.
         """
+        await self._clear_previous(service, manifests)
         for _, group in itertools.groupby(manifests, lambda manifest: manifest["kind"]):
-            calls = [self._apply_one(service, manifest) for manifest in group]
-            for answer in await asyncio.gather(*calls, return_exceptions=True):
-                if isinstance(answer, BaseException):
-                    raise answer
+            await _all([self._apply_one(service, manifest) for manifest in group])
 
     def forget(self, service: ServiceKey) -> None:
         """Drops what is known of a resource that is gone."""
@@ -65,6 +63,7 @@ class Applier:
     ) -> None:
         """Deletes children that are not ``wanted``, but those of the tiers ``keep``."""
         names = {key_of(str(manifest["kind"]), manifest) for manifest in wanted}
+        unwanted = []
         for child in self._store.children(_service_key(service)):
             if child.key in names or child.key.kind == "Pod":
                 continue
@@ -76,7 +75,8 @@ class Applier:
                 and "deletionTimestamp" not in metadata
                 and metadata["labels"].get(naming.COMPONENT) not in keep
             ):
-                await self._delete(service, child)
+                unwanted.append(child)
+        await _all([self._delete(service, child) for child in unwanted])
 
     async def admit(self, service: ServiceKey, name: str, now: str) -> None:
         """Lets a pod pass the gate of a rollout; nothing when it is gone.
@@ -113,7 +113,7 @@ class Applier:
         body = child.body()
         owner = _owner(body)
         if owner not in ("", service.metadata.uid):
-            await self._wait_for_previous(service, child, body)
+            raise _previous(child.key) if _is_previous(service, body) else _taken(child.key)
         if is_as_wanted(manifest, body):
             self._settle(service, manifest, child)
             return
@@ -150,15 +150,26 @@ class Applier:
             raise _taken(key)
         return found is not None
 
-    async def _wait_for_previous(
-        self, service: MultimodalService, child: Child, body: Object
+    async def _clear_previous(
+        self, service: MultimodalService, manifests: Sequence[JsonObject]
     ) -> None:
-        """A child of a resource of the same name that is gone: its deletion comes first."""
-        controller = _controller(body)
-        if (controller.get("kind"), controller.get("name")) != (KIND, service.metadata.name):
-            raise _taken(child.key)
-        await self._delete(service, child)
-        raise Refusal(CONFLICT, "PreviousExists", f"waits for {_named(child.key)} to be deleted")
+        """Deletes the children of a resource of the same name that is gone, all of them at once:
+        kind after kind, each would take another look, later than the last.
+
+        Raises:
+            Refusal: there were some, and new ones have to wait for that.
+        """
+        found = []
+        for manifest in manifests:
+            key = key_of(str(manifest["kind"]), manifest)
+            child = self._store.child(_service_key(service), key)
+            if child is None or self._is_settled(service, manifest, child):
+                continue
+            if _is_previous(service, child.body()):
+                found.append(child)
+        await _all([self._delete(service, child) for child in found])
+        if found:
+            raise _previous(found[0].key)
 
     async def _hand_over_replicas(self, key: ObjectKey, body: Object) -> None:
         """Lets go of ``replicas`` without a dip. To leave out what nobody else owns would reset
@@ -196,6 +207,13 @@ class Applier:
         return settled.get(child.key) == _seen(manifest, child)
 
 
+async def _all(calls: Collection[Awaitable[None]]) -> None:
+    """Waits for all, and raises the first of what they raised."""
+    for answer in await asyncio.gather(*calls, return_exceptions=True):
+        if isinstance(answer, BaseException):
+            raise answer
+
+
 def _service_key(service: MultimodalService) -> ServiceKey:
     return ServiceKey(service.metadata.namespace, service.metadata.name)
 
@@ -209,6 +227,12 @@ def _owner(body: Object) -> str:
     return str(_controller(body).get("uid", ""))
 
 
+def _is_previous(service: MultimodalService, body: Object) -> bool:
+    controller = _controller(body)
+    named = (controller.get("kind"), controller.get("name")) == (KIND, service.metadata.name)
+    return named and controller.get("uid") != service.metadata.uid
+
+
 def _spec(manifest: JsonObject) -> JsonObject:
     spec = manifest.get("spec")
     return spec if isinstance(spec, dict) else {}
@@ -220,6 +244,10 @@ def _seen(manifest: Object, child: Child) -> int:
 
 def _named(key: ObjectKey) -> str:
     return f"{key.kind} {key.namespace}/{key.name}"
+
+
+def _previous(key: ObjectKey) -> Refusal:
+    return Refusal(CONFLICT, "PreviousExists", f"waits for {_named(key)} to be deleted")
 
 
 def _taken(key: ObjectKey) -> Refusal:

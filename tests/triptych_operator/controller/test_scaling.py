@@ -143,6 +143,23 @@ async def test_what_is_refused_is_not_told_as_done(scene: Scene) -> None:
     assert await scene.look() == MOVED
 
 
+async def test_a_number_that_changes_in_between_is_left_to_the_next_look(scene: Scene) -> None:
+    await scene.stands(**RESTING)
+    scene.set_encoders(0)
+    scene.measures(Tier.ENCODER, WAITED_FOR)
+
+    async def meanwhile(call: Any) -> None:
+        if call.text.startswith("PATCH Deployment"):
+            scene.desk.server.faults.clear()
+            scene.set_encoders(4)
+
+    scene.desk.server.faults.append(meanwhile)
+    with pytest.raises(Refusal, match="modified"):
+        await scene.look()
+    assert scene.encoders() == 4
+    assert await scene.look() == []
+
+
 async def test_a_picture_or_a_silent_gateway_begins_the_quiet_anew(scene: Scene) -> None:
     await scene.stands(**RESTING)
     scene.set_encoders(2)

@@ -73,6 +73,14 @@ def test_a_ready_pod_that_is_silent_is_taken_for_the_mean_of_the_others() -> Non
     assert signals.values[Signal.BACKLOG_TOKENS] == 600
 
 
+def test_a_pod_that_only_starts_says_nothing_of_one_that_is_too_busy_to_answer() -> None:
+    told = [
+        *pods(history({BACKLOG: 100}), None),
+        *pods(history({BACKLOG: 0}), ready=False),
+    ]
+    assert values(Tier.ENCODER, told)[Signal.BACKLOG_TOKENS] == 200
+
+
 def test_a_silent_pod_that_is_not_ready_does_nothing_yet() -> None:
     told = [*pods(history({BACKLOG: 100})), *pods(None, ready=False)]
     assert values(Tier.ENCODER, told)[Signal.BACKLOG_TOKENS] == 100

@@ -81,6 +81,20 @@ async def test_whatever_is_no_page_is_silence(answer: Answer) -> None:
             await pages.page(HERE)
 
 
+async def test_a_pod_does_not_say_where_to_ask_instead() -> None:
+    asked: list[str] = []
+
+    async def elsewhere(writer: asyncio.StreamWriter) -> None:
+        asked.append("")
+        first = says(b"", "302 Found", "Location: /other")
+        await (first if len(asked) == 1 else says(b"a page"))(writer)
+
+    async with serving(elsewhere) as port, Pages(port, seconds=10) as pages:
+        with pytest.raises(Unavailable, match="HTTP status 302"):
+            await pages.page(HERE)
+    assert len(asked) == 1
+
+
 @pytest.mark.parametrize("answer", [hangs, trickles])
 async def test_no_page_takes_longer_than_it_may(answer: Answer) -> None:
     async with serving(answer) as port, Pages(port, seconds=0.2) as pages:

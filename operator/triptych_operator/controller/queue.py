@@ -24,6 +24,7 @@ class KeyedQueue(Generic[Key]):
         self._working: set[Key] = set()
         self._again: set[Key] = set()  # came while they were worked on
         self._failures: dict[Key, int] = {}
+        self._early: set[Key] = set()  # are worked on before their retry was due
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._ready = asyncio.Semaphore(0)
 
@@ -53,17 +54,27 @@ class KeyedQueue(Generic[Key]):
         await self._ready.acquire()
         key, _ = self._due.popitem(last=False)
         self._working.add(key)
+        if key in self._timers:
+            self._early.add(key)
         self._cancel_timer(key)
         return key
 
     def done(self, key: Key) -> None:
         """The work on ``key`` went well."""
         self._failures.pop(key, None)
+        self._early.discard(key)
         self._release(key)
 
     def failed(self, key: Key, *, at_least: float = 0.0) -> float:
-        """The work on ``key`` failed; in how many seconds it is due again if nothing happens."""
+        """The work on ``key`` failed; in how many seconds it is due again if nothing happens.
+
+        Only a retry that fails makes the next pause longer. What came early, since something had
+        happened, may have failed many times within a moment, and that moment may be over.
+        """
         count = self._failures.get(key, 0)
+        if key in self._early and count:
+            self._early.discard(key)
+            count -= 1
         self._failures[key] = count + 1
         delay = max(at_least, min(self._last, self._first * 2.0 ** min(count, 32)))
         self._release(key)

@@ -10,6 +10,7 @@ from pathlib import Path
 import openai
 import pytest
 import triptych_models
+from cluster.waiting import eventually
 from coherence.steady_load import steady_load as asking
 from coherence.versions import CYCLE, questions
 from node.one_node import OneNode
@@ -120,9 +121,12 @@ async def test_encoders_and_resolutions_change_under_load_and_no_answer_is_stale
     assert len(service.versions) == len(set(SWITCHES))
     assert shapes.pods("prefill") == prefill
     assert shapes.pods("decode") == decode
-    use = {one["name"]: one["hits"] for one in service.caches()["use"]}
-    assert use.keys() == set(Cache)
-    assert sum(use.values()) > 0
+
+    def hits() -> dict[str, int]:
+        found = {one["name"]: one["hits"] for one in service.caches()["use"]}
+        return found if sum(found.values()) else {}
+
+    assert (await eventually(hits, "hits in the status", seconds=90)).keys() == set(Cache)
 
 
 def test_every_topology_is_reached_under_load(shapes: Product) -> None:
@@ -182,11 +186,13 @@ def new_model(volume: Path) -> Object:
 
 def test_an_upgraded_operator_restarts_no_pod_of_a_service(shapes: Product) -> None:
     before = shapes.pods()
+    old = shapes.node.kubectl("get", "pods", "-n", SYSTEM, "-o", "name").split()
     shapes.node.tag(f"{OPERATOR}:{TAG}", f"{OPERATOR}:next")
     with steady_load(shapes.url(), *QUESTIONS, threads=1) as load:
         shapes.upgrade("image.tag=next", f"workerImage.tag={TAG}")
         load.wait_for(6, 120)
     assert load.failed == []
+    shapes.node.kubectl("wait", "-n", SYSTEM, "--for=delete", *old, "--timeout=60s")
     image = "jsonpath={.items[*].spec.containers[*].image}"
     images = shapes.node.kubectl("get", "pods", "-n", SYSTEM, "-o", image)
     assert set(images.split()) == {"triptych-operator:next"}

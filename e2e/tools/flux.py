@@ -9,11 +9,11 @@ from typing import Self
 
 from cluster.control_plane import free_port
 from cluster.kubectl import Cluster
+from node.processes import stop
 from tools.definitions import wait_until_served
 from tools.programs import program, sources
 
 CONTROLLERS = ("source-controller", "kustomize-controller")
-STOP_SECONDS = 15.0
 NAMESPACE = "flux-system"
 
 
@@ -48,13 +48,7 @@ class Flux:
         trace: TracebackType | None,
     ) -> None:
         for process in self._processes:
-            process.terminate()
-        for process in self._processes:
-            try:
-                process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            stop(process)
         if error is not None:
             for name in CONTROLLERS:
                 error.add_note(f"{name}'s log ends:\n{self.log(name)[-3000:]}")

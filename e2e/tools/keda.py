@@ -15,12 +15,12 @@ from cluster.addresses import own_address
 from cluster.certificates import Authority
 from cluster.control_plane import LOOPBACK, free_port
 from cluster.kubectl import Cluster
+from node.processes import stop
 from tools.definitions import wait_until_served
 from tools.programs import program, sources
 
 MODULE: Final = "github.com/kedacore/keda/v2"
 NAMESPACE: Final = "keda"
-STOP_SECONDS: Final = 15.0
 _ADAPTER: Final = "keda-metrics-apiserver"
 _OPERATOR: Final = "keda-operator"
 _API: Final = "v1beta1.external.metrics.k8s.io"
@@ -111,13 +111,7 @@ class Keda:
 
     def _stop(self) -> None:
         for process in self._processes:
-            process.terminate()
-        for process in self._processes:
-            try:
-                process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            stop(process)
         self._cluster.kubectl("delete", "apiservice", _API, "--ignore-not-found")
         self._cluster.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
 

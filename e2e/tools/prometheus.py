@@ -15,10 +15,10 @@ from typing import Any, Final, Self
 import yaml
 from cluster.control_plane import LOOPBACK, free_port
 from cluster.kubectl import Cluster
+from node.processes import stop
 from tools.programs import CHART, program
 
 READY_SECONDS: Final = 60.0
-STOP_SECONDS: Final = 15.0
 CALL_SECONDS: Final = 10.0
 SCRAPES: Final = "2s"  # ours are 15 s apart; tests need not wait as long
 _FILES: Final = CHART / "files/prometheus"
@@ -56,7 +56,7 @@ class Prometheus:
         try:
             self._wait_ready(self._process)
         except BaseException:
-            self._stop(self._process)
+            stop(self._process)
             raise
         return self
 
@@ -67,7 +67,7 @@ class Prometheus:
         trace: TracebackType | None,
     ) -> None:
         assert self._process is not None
-        self._stop(self._process)
+        stop(self._process)
         if error is not None:
             error.add_note(f"Prometheus' log ends:\n{self._tail()}")
 
@@ -105,14 +105,6 @@ class Prometheus:
                 time.sleep(0.1)
             else:
                 return
-
-    def _stop(self, process: subprocess.Popen[bytes]) -> None:
-        process.terminate()
-        try:
-            process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
     def _tail(self) -> str:
         return self._log.read_text(errors="replace")[-3000:]

@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from transfer.stores import EMBEDDING, KIB, KV, ONE, TWO, Clock, key, new_store, publish, used
 from triptych_contract.errors import (
     FingerprintMismatch,
     InvalidRequest,
@@ -16,25 +13,11 @@ from triptych_contract.errors import (
     Overloaded,
     TooLarge,
 )
-from triptych_worker.domain import Handle, HandleKind, Holding
-from triptych_worker.transfer.arena import Arena
+from triptych_worker.domain import Handle, Holding
 from triptych_worker.transfer.layout import checksum
-from triptych_worker.transfer.store import Origin, TensorStore
+from triptych_worker.transfer.store import TensorStore
 
 pytestmark = pytest.mark.torch
-
-KIB = 1024
-ONE, TWO = "f1" * 32, "f2" * 32
-EMBEDDING, KV = HandleKind.EMBEDDING, HandleKind.KV
-
-
-class Clock:
-    """Time that tests move."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture
@@ -45,27 +28,6 @@ def clock() -> Clock:
 @pytest.fixture
 def store(clock: Clock) -> TensorStore:
     return new_store(clock)
-
-
-def new_store(clock: Callable[[], float], size: int = 4 * KIB) -> TensorStore:
-    origin = Origin("10.0.0.1:50051", "boot-1", ("nixl", "grpc"))
-    return TensorStore(Arena(size), origin, lease_seconds=30.0, clock=clock)
-
-
-def key(name: str) -> bytes:
-    return name.encode().ljust(32, b".")
-
-
-def publish(
-    store: TensorStore, name: str, kind: HandleKind = EMBEDDING, *, of: str = ONE, size: int = KIB
-) -> Handle:
-    tensor = torch.full((size,), ord(name[0]), dtype=torch.uint8)
-    return store.publish(kind, key(name), of, tensor)
-
-
-def used(store: TensorStore) -> int:
-    store.check_integrity()
-    return store.arena.used_bytes
 
 
 def test_a_handle_tells_everything_a_reader_checks(store: TensorStore) -> None:
@@ -139,10 +101,7 @@ def test_kv_goes_with_its_lease_and_embeddings_stay(store: TensorStore) -> None:
 
 
 def test_without_a_cache_an_embedding_goes_with_its_last_lease(clock: Clock) -> None:
-    origin = Origin("10.0.0.1:50051", "boot-1", ("grpc",))
-    store = TensorStore(
-        Arena(4 * KIB), origin, lease_seconds=30.0, keeps_embeddings=False, clock=clock
-    )
+    store = new_store(clock, keeps=False)
     first, other = publish(store, "a"), publish(store, "b")
     second = store.lease(key("a"), ONE)
     assert second is not None
@@ -330,78 +289,3 @@ def test_hits_misses_and_seconds_saved_are_counted(store: TensorStore) -> None:
     stats = store.stats()
     assert (stats.cache, stats.hits, stats.misses) == ("encoder", 2, 1)
     assert (stats.bytes, stats.capacity_bytes, stats.seconds_saved) == (32, 4 * KIB, 3.0)
-
-
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(["embedding", "kv", "lease", "release", "wait", "drop"]),
-        st.sampled_from("abcdefgh"),
-        st.integers(0, 3 * KIB),
-    ),
-    max_size=40,
-)
-
-
-@settings(max_examples=60, deadline=None)
-@given(steps=STEPS)
-def test_no_sequence_loses_a_leased_byte_or_passes_the_bound(
-    steps: list[tuple[str, str, int]],
-) -> None:
-    clock = Clock()
-    store = new_store(clock, 8 * KIB)
-    handles: list[Handle] = []
-    for action, name, number in steps:
-        of = TWO if number % 2 else ONE
-        try:
-            if action in ("embedding", "kv"):
-                handles.append(publish(store, name, HandleKind(action), of=of, size=number))
-            elif action == "lease" and (found := store.lease(key(name), of)):
-                handles.append(found)
-            elif action == "release" and handles:
-                store.release([handles.pop(number % len(handles)).lease_id])
-            elif action == "wait":
-                clock.now += 31.0
-                store.expire()
-                handles.clear()
-            elif action == "drop":
-                store.drop_others(of)
-        except (Overloaded, FingerprintMismatch):
-            pass
-        assert used(store) <= 8 * KIB
-        assert store.leases == len(handles)
-        assert all(intact(store, handle) for handle in handles)
-
-
-def intact(store: TensorStore, handle: Handle) -> bool:
-    with store.reading(handle.lease_id, handle.key, handle.fingerprint) as held:
-        return checksum(store.arena.view(held.start, held.size_bytes)) == handle.checksum
-
-
-def test_a_thousand_operations_from_several_threads_leave_the_books_right(clock: Clock) -> None:
-    store = new_store(clock, 16 * KIB)
-
-    def work(seed: int) -> None:
-        chance, handles = random.Random(seed), list[Handle]()
-        for _ in range(250):
-            name = chance.choice("abcdefgh")
-            try:
-                if chance.random() < 0.4:
-                    kind = chance.choice([EMBEDDING, KV])
-                    handles.append(publish(store, name, kind, size=chance.randrange(4 * KIB)))
-                elif chance.random() < 0.5 and (found := store.lease(key(name), ONE)):
-                    handles.append(found)
-                elif handles:
-                    assert intact(store, handles[-1])
-                    store.release([handles.pop(chance.randrange(len(handles))).lease_id])
-            except Overloaded:
-                store.release([handle.lease_id for handle in handles])
-                handles.clear()
-            store.check_integrity()
-        store.release([handle.lease_id for handle in handles])
-
-    with ThreadPoolExecutor(4) as threads:
-        list(threads.map(work, range(4)))
-    assert store.leases == 0
-    assert used(store) <= 16 * KIB
-    store.drop_others(TWO)
-    assert used(store) == 0

@@ -204,8 +204,8 @@ KNOWING: Final = (
     Mutant(
         "a change of a child's conditions is no news",
         STORE,
-        "(known.uid, known.packed) == (child.uid, packed)",
-        "known.uid == child.uid",
+        "(one.uid, one.rolled_out, one.packed)",
+        "(one.uid, one.rolled_out)",
     ),
     Mutant(
         "a child is whose label says so, not its owner's",

@@ -14,6 +14,7 @@ from mutants.places import (
     SNAPSHOT,
     STATUSES,
     STEP,
+    STORE,
     TROUBLES,
     Mutant,
 )
@@ -40,8 +41,20 @@ SAYING: Final = (
     Mutant(
         "ready before the change is applied",
         COMPLETENESS,
-        "        tier.revision == revision\n        and len(staying)",
-        "        len(staying)",
+        "        tier.revision == revision\n        and tier.rolled_out",
+        "        tier.rolled_out",
+    ),
+    Mutant(
+        "pods of a deleted namesake make it ready",
+        COMPLETENESS,
+        "        and tier.rolled_out\n",
+        "",
+    ),
+    Mutant(
+        "what a Deployment said of its former version counts for this one",
+        STORE,
+        "    return seen and counts == {wanted}\n",
+        "    return counts == {wanted}\n",
     ),
     Mutant(
         "pods that go count as there",

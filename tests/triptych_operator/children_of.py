@@ -10,7 +10,7 @@ from api_server import ApiServer, Object
 from mms_builders import manifest
 from triptych_operator.api.manifests import validate_service
 from triptych_operator.api.service import MultimodalService
-from triptych_operator.cluster.kinds import BY_NAME, CHILDREN, POD, SERVICE_RESOURCE
+from triptych_operator.cluster.kinds import BY_NAME, CHILDREN, DEPLOYMENT, POD, SERVICE_RESOURCE
 from triptych_operator.desired.naming import MANAGER
 from triptych_operator.desired.platform import Platform
 from triptych_operator.observed.store import ServiceKey
@@ -51,7 +51,7 @@ def scaled(deployment: str, pods: int) -> Object:
 
 
 def make_ready(server: ApiServer) -> None:
-    """Gives every Deployment the pods that it wants, ready, and no others."""
+    """Gives every Deployment the pods that it wants, ready, and no others, and has it say so."""
     wanted = {}
     for deployment in standing(server, "Deployment"):
         spec = body(server, "Deployment", deployment)["spec"]
@@ -63,6 +63,18 @@ def make_ready(server: ApiServer) -> None:
             server.remove(POD, "n", name)
     for name, template in wanted.items():
         put_pod(server, name, template)
+    for deployment in standing(server, "Deployment"):
+        roll_out(server, deployment)
+
+
+def roll_out(server: ApiServer, deployment: str) -> None:
+    """Has a Deployment say that all its pods are of its version and ready."""
+    found = body(server, "Deployment", deployment)
+    counts = ("replicas", "updatedReplicas", "readyReplicas")
+    status = dict.fromkeys(counts, found["spec"].get("replicas", 1))
+    status["observedGeneration"] = found["metadata"]["generation"]
+    metadata = {"namespace": "n", "name": deployment}
+    server.put(DEPLOYMENT, {"metadata": metadata, "status": status}, manager="controllers")
 
 
 def put_pod(server: ApiServer, name: str, template: Object, **status: Any) -> Object:

@@ -42,8 +42,9 @@ class TierSnapshot:
     """One tier: ``desired`` pods of ``revision``, and those that there are.
 
     ``present``, ``desired``, ``revision``, ``topology`` (of a gateway: which one it routes for) and
-    ``may_rest`` (without pods, all is well) are those of the Deployment as it stands. ``scaling``
-    is what keeps the autoscaler from its work.
+    ``may_rest`` (without pods, all is well) are those of the Deployment as it stands.
+    ``rolled_out``: by the Deployment's own status, too, all its pods are of its version and ready.
+    ``scaling`` is what keeps the autoscaler from its work.
     """
 
     tier: Tier
@@ -54,6 +55,7 @@ class TierSnapshot:
     pods: tuple[Pod, ...] = ()
     scaling: Trouble | None = None
     may_rest: bool = False
+    rolled_out: bool = False
 
     @property
     def rests(self) -> bool:
@@ -91,7 +93,12 @@ def pod_of(body: Object) -> Pod:
 
 
 def tier_of(
-    tier: Tier, deployment: Object | None, pods: Sequence[Object], autoscaler: Object | None
+    tier: Tier,
+    deployment: Object | None,
+    pods: Sequence[Object],
+    autoscaler: Object | None,
+    *,
+    rolled_out: bool = False,
 ) -> TierSnapshot:
     """A tier from its Deployment, its pods in any order and its autoscaler, if it has one."""
     body = deployment or {}
@@ -107,17 +114,18 @@ def tier_of(
         revision=template.get("labels", {}).get(naming.REVISION, ""),
         pods=tuple(sorted((pod_of(body) for body in pods), key=lambda pod: pod.name)),
         scaling=trouble_of_autoscaler(autoscaler) if autoscaler is not None else None,
+        rolled_out=rolled_out,
     )
 
 
 def snapshot_of(children: Sequence[Child], refusal: Trouble | None = None) -> Snapshot:
     """What is observed of all tiers, from the resource's children in any order."""
-    by_tier: dict[str, list[tuple[str, Object]]] = {}
+    by_tier: dict[str, list[tuple[Child, Object]]] = {}
     for child in children:
         if child.key.kind in _TIER_KINDS:
             body = child.body()
             tier = body["metadata"]["labels"].get(naming.COMPONENT, "")
-            by_tier.setdefault(tier, []).append((child.key.kind, body))
+            by_tier.setdefault(tier, []).append((child, body))
     tiers = tuple(_tier_among(tier, by_tier[tier]) for tier in Tier if tier in by_tier)
     return Snapshot(tiers, refusal)
 
@@ -140,9 +148,11 @@ def _whole(text: str) -> int:
     return int(text) if text.removeprefix("-").isdecimal() else 0
 
 
-def _tier_among(tier: Tier, bodies: Sequence[tuple[str, Object]]) -> TierSnapshot:
-    def first(kind: str) -> Object | None:
-        return next((body for name, body in bodies if name == kind), None)
+def _tier_among(tier: Tier, found: Sequence[tuple[Child, Object]]) -> TierSnapshot:
+    def bodies(kind: str) -> list[Object]:
+        return [body for child, body in found if child.key.kind == kind]
 
-    pods = [body for name, body in bodies if name == "Pod"]
-    return tier_of(tier, first("Deployment"), pods, first("HorizontalPodAutoscaler"))
+    deployment = next(iter(bodies("Deployment")), None)
+    autoscaler = next(iter(bodies("HorizontalPodAutoscaler")), None)
+    rolled_out = any(child.rolled_out for child, _ in found)
+    return tier_of(tier, deployment, bodies("Pod"), autoscaler, rolled_out=rolled_out)

@@ -23,6 +23,7 @@ _METADATA: Final = (
     "name", "namespace", "uid", "labels", "annotations", "ownerReferences", "deletionTimestamp",
 )  # fmt: skip
 _STATUS_KINDS: Final = frozenset({KIND, "Pod", "HorizontalPodAutoscaler"})
+_POD_COUNTS: Final = ("replicas", "updatedReplicas", "readyReplicas")
 _POD_STATUS: Final = ("conditions", "podIP", "containerStatuses", "initContainerStatuses")
 _TIMES: Final = frozenset({"lastTransitionTime", "lastProbeTime", "lastScaleTime"})
 _KEEP_GENERATION: Final = frozenset({KIND})
@@ -51,6 +52,7 @@ class Child:
     uid: str
     version: int
     replicas_ours: bool  # of a Deployment: nobody but us has set its replicas
+    rolled_out: bool  # of a Deployment: by its own status all its pods are of this version, ready
     packed: bytes
     against: bytes  # what ``packed`` is told against: the same for all of its kind
 
@@ -77,10 +79,10 @@ class Store:
         packer = self._packers[kind]
         packed = packer.pack(_reduced(kind, body))
         ours = kind == "Deployment" and _replicas_ours(metadata.get("managedFields", ()))
-        child = Child(key, metadata["uid"], version, ours, packed, packer.against)
+        rolled_out = kind == "Deployment" and is_rolled_out(body)
+        child = Child(key, metadata["uid"], version, ours, rolled_out, packed, packer.against)
         self._objects.setdefault(service, {})[key] = child
-        same = known is not None and (known.uid, known.packed) == (child.uid, packed)
-        return None if same else service
+        return None if known is not None and _says_the_same(known, child) else service
 
     def remove(self, kind: str, body: Object) -> ServiceKey | None:
         """Forgets an object that was deleted; the resource it belonged to, if it was known."""
@@ -156,6 +158,22 @@ def version_of(body: Object) -> int:
     """The resourceVersion. Comparable as a number: Kubernetes promises so since 1.35, and etcd's
     revisions always were."""
     return int(body["metadata"].get("resourceVersion") or 0)
+
+
+def is_rolled_out(deployment: Object) -> bool:
+    """Whether its controller has seen a Deployment as it is, and counts as many pods of its version
+    as it wants, all ready, and no others. It counts those that the Deployment owns alone: never the
+    pods of a predecessor of the same name, but those that it has adopted."""
+    status, wanted = deployment.get("status", {}), deployment.get("spec", {}).get("replicas", 1)
+    counts = {status.get(field, 0) for field in _POD_COUNTS}
+    seen = status.get("observedGeneration", 0) >= deployment["metadata"].get("generation", 0)
+    return seen and counts == {wanted}
+
+
+def _says_the_same(known: Child, child: Child) -> bool:
+    """Whether a newer version of an object has nothing new in it."""
+    older, newer = ((one.uid, one.rolled_out, one.packed) for one in (known, child))
+    return older == newer
 
 
 def _reduced(kind: str, body: Object) -> Object:

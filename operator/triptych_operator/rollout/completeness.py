@@ -10,10 +10,12 @@ from triptych_operator.observed.snapshot import TierSnapshot
 
 
 def is_complete(tier: TierSnapshot, revision: str) -> bool:
-    """Every pod that the tier should have is ready and has ``revision``, and no other is left."""
+    """Every pod that the tier should have is ready and has ``revision``, and no other is left: by
+    the pods, and by the Deployment's own status, which a namesake's pods do not deceive."""
     staying = [pod for pod in tier.pods if not pod.terminating]
     return (
         tier.revision == revision
+        and tier.rolled_out
         and len(staying) == tier.desired
         and (tier.desired > 0 or tier.rests)
         and all(pod.ready and pod.revision == revision for pod in staying)

@@ -198,6 +198,8 @@ def _progress(view: _TierView) -> str:
         text += ", the current revision is not applied yet"
     if view.outdated:
         text += f", {view.outdated} of an older revision"
+    if view.ready == view.desired and not view.outdated and not view.snapshot.rolled_out:
+        text += ", which its Deployment does not say yet"
     return text
 
 

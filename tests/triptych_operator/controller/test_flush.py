@@ -9,7 +9,17 @@ from dataclasses import dataclass, replace
 import pytest
 from api_server import refusing, status
 from caches.cache_pods import CachePod
-from children_of import PLATFORM, SHAPES, body, make_ready, put_pod, resource, scaled, standing
+from children_of import (
+    PLATFORM,
+    SHAPES,
+    body,
+    make_ready,
+    put_pod,
+    resource,
+    roll_out,
+    scaled,
+    standing,
+)
 from desk import Desk
 from triptych_contract.errors import FingerprintMismatch, Unavailable
 from triptych_contract.fingerprints import EncoderIdentity, encoder_fingerprint
@@ -138,6 +148,13 @@ async def test_a_flush_leaves_what_is_said_of_the_use_of_caches(scene: Scene) ->
     assert [(one.name, one.hits) for one in scene.caches.use] == [(Cache.ENCODER, 7)]
 
 
+def put_to_rest(scene: Scene) -> None:
+    """Takes all encoders away."""
+    scene.desk.server.put(DEPLOYMENT, scaled("shapes-encoder", 0))
+    scene.desk.server.remove(POD, "n", "shapes-encoder-0")
+    roll_out(scene.desk.server, "shapes-encoder")
+
+
 async def test_what_a_version_is_while_its_encoders_rest_is_learnt_when_they_wake(
     scene: Scene,
 ) -> None:
@@ -145,8 +162,7 @@ async def test_what_a_version_is_while_its_encoders_rest_is_learnt_when_they_wak
     asked = {"tiers__encoder__autoscaling": resting, "degraded__onEncoderLoss": "Queue"}
     resource(scene.desk.server, **asked)
     await scene.in_service()
-    scene.desk.server.put(DEPLOYMENT, scaled("shapes-encoder", 0))
-    scene.desk.server.remove(POD, "n", "shapes-encoder-0")
+    put_to_rest(scene)
     await scene.flush()
     assert scene.said() == ("False", "RollingOut")
     assert scene.condition is not None
@@ -205,8 +221,7 @@ async def test_a_flush_can_be_asked_for_while_encoders_rest(scene: Scene) -> Non
     scene.desk.server.put(DEPLOYMENT, scaled("shapes-encoder", 1))
     await scene.in_service()
     await scene.flush()
-    scene.desk.server.put(DEPLOYMENT, scaled("shapes-encoder", 0))
-    scene.desk.server.remove(POD, "n", "shapes-encoder-0")
+    put_to_rest(scene)
     scene.pods["prefill"].held = {OLD: 7}
     ask_for_a_flush(scene)
     await scene.flush()

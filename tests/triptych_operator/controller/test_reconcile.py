@@ -15,6 +15,7 @@ from children_of import (
     make_ready,
     put_pod,
     resource,
+    roll_out,
     scaled,
     standing,
 )
@@ -104,6 +105,34 @@ async def test_it_is_ready_once_its_pods_are(desk: Desk) -> None:
     assert said(desk, "Ready") == ("True", "AllTiersReady")
     assert condition(desk, "Reconciling") is None
     assert events(desk) == [("Normal", "Ready")]
+
+
+async def test_pods_of_a_namesake_do_not_make_it_ready(desk: Desk) -> None:
+    """It was deleted and made anew as it was, and no watch has told of its pods since."""
+    resource(desk.server)
+    await settle(desk)
+    left = {key: one for key, one in desk.server.objects.items() if key[0] == "Pod"}
+    desk.server.objects = left
+    resource(desk.server)
+    await desk.reconcile()
+    assert said(desk, "Ready") == ("False", "TiersNotReady")
+    ready = condition(desk, "DecodeReady")
+    assert ready is not None
+    assert ready.message == "decode: 1 of 1 pods ready, which its Deployment does not say yet"
+    await settle(desk)
+    assert said(desk, "Ready") == ("True", "AllTiersReady")
+
+
+async def test_older_pods_that_a_deployment_has_adopted_are_its_own(desk: Desk) -> None:
+    """Somebody has deleted a Deployment and left its pods, by ``--cascade=orphan``."""
+    resource(desk.server)
+    await settle(desk)
+    desk.server.remove(BY_NAME["Deployment"], "n", "shapes-decode")
+    await desk.reconcile()
+    assert said(desk, "DecodeReady") == ("False", "RollingOut")
+    roll_out(desk.server, "shapes-decode")
+    await desk.reconcile()
+    assert said(desk, "Ready") == ("True", "AllTiersReady")
 
 
 async def test_a_status_that_says_nothing_new_is_not_written(desk: Desk) -> None:

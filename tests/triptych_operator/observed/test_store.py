@@ -13,6 +13,7 @@ from triptych_operator.observed.store import (
     ServiceKey,
     Store,
     belongs,
+    is_rolled_out,
     key_of,
     service_of,
     version_of,
@@ -59,6 +60,52 @@ def test_nothing_new_is_no_news() -> None:
     assert store.put("Deployment", child(1, spec={"a": 2})) is None
     assert store.put("Deployment", child(2, spec={"a": 1})) is None, "only the version is new"
     assert store.put("Deployment", child(3, spec={"a": 2})) == SHAPES
+
+
+def deployment(generation: int, wanted: int | None, **status: int) -> dict[str, Any]:
+    spec = {} if wanted is None else {"replicas": wanted}
+    return {"metadata": {"generation": generation}, "spec": spec, "status": status}
+
+
+def counts(pods: int, updated: int, ready: int) -> dict[str, int]:
+    return {"replicas": pods, "updatedReplicas": updated, "readyReplicas": ready}
+
+
+@pytest.mark.parametrize(
+    ("body", "rolled_out"),
+    [
+        (deployment(3, 2, observedGeneration=3, **counts(2, 2, 2)), True),
+        (deployment(3, 2), False),  # just made: its controller has not seen it
+        (deployment(3, 2, observedGeneration=2, **counts(2, 2, 2)), False),
+        (deployment(3, 2, observedGeneration=3, **counts(3, 2, 3)), False),  # an old one is left
+        (deployment(3, 2, observedGeneration=3, **counts(2, 1, 2)), False),
+        (deployment(3, 2, observedGeneration=3, **counts(2, 2, 1)), False),
+        (deployment(3, 1, observedGeneration=3, **counts(2, 2, 2)), False),  # one too many
+        (deployment(3, None, observedGeneration=3, **counts(1, 1, 1)), True),
+        (deployment(3, 0, observedGeneration=3), True),  # none are written as nothing
+        (deployment(3, 0), False),
+    ],
+)
+def test_a_deployment_is_rolled_out_when_its_controller_says_so_of_its_version(
+    body: dict[str, Any], rolled_out: bool
+) -> None:
+    assert is_rolled_out(body) is rolled_out
+
+
+def test_counts_of_a_deployment_are_news_when_they_are_all_there_or_no_more() -> None:
+    store = Store()
+    spec = {"replicas": 2}
+
+    def put(version: int, **status: int) -> ServiceKey | None:
+        return store.put("Deployment", child(version, spec=spec, status=status))
+
+    assert put(1) == SHAPES
+    assert put(2, **counts(2, 2, 1)) is None
+    assert put(3, **counts(2, 2, 2)) == SHAPES
+    assert [one.rolled_out for one in store.children(SHAPES)] == [True]
+    assert put(4, **counts(2, 2, 2)) is None
+    assert put(5, **counts(2, 2, 1)) == SHAPES
+    assert [one.rolled_out for one in store.children(SHAPES)] == [False]
 
 
 @given(st.permutations(range(1, 7)))

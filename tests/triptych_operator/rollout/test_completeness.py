@@ -6,7 +6,7 @@ from triptych_operator.observed.snapshot import Pod, TierSnapshot
 from triptych_operator.rollout.completeness import can_take_over, is_complete
 
 D, G = Tier.DECODE, Tier.GATEWAY
-COMPLETE = TierSnapshot(D, True, 1, "r", "", (Pod("a", "r", ready=True),))
+COMPLETE = TierSnapshot(D, True, 1, "r", "", (Pod("a", "r", ready=True),), rolled_out=True)
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,7 @@ COMPLETE = TierSnapshot(D, True, 1, "r", "", (Pod("a", "r", ready=True),))
         (replace(COMPLETE, desired=0, pods=(), may_rest=True), True),
         (replace(COMPLETE, desired=0, may_rest=True), False),  # one too many
         (replace(COMPLETE, revision="old"), False),
+        (replace(COMPLETE, rolled_out=False), False),  # its pods may be those of a namesake
         (replace(COMPLETE, pods=(Pod("a", "r"),)), False),
         (replace(COMPLETE, pods=(Pod("a", "old", ready=True),)), False),
         (replace(COMPLETE, pods=(*COMPLETE.pods, Pod("b", "r"))), False),

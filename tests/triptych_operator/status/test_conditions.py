@@ -24,7 +24,7 @@ NO_ROOM = Trouble(Reason.UNSCHEDULABLE, "no node has a GPU")
 
 def complete(tier: Tier, pods: int = 1) -> TierSnapshot:
     ready = tuple(Pod(f"{tier}-{index}", "new", ready=True) for index in range(pods))
-    return TierSnapshot(tier, present=True, desired=pods, revision="new", pods=ready)
+    return TierSnapshot(tier, True, pods, "new", pods=ready, rolled_out=True)
 
 
 def snapshot(decode: TierSnapshot | None = None) -> Snapshot:
@@ -79,7 +79,7 @@ NEW, OLD = Pod("a", "new", ready=True), Pod("b", "old", ready=True)
 
 
 def decode_of(desired: int, revision: str, *pods: Pod) -> TierSnapshot:
-    return TierSnapshot(Tier.DECODE, True, desired, revision, pods=pods)
+    return TierSnapshot(Tier.DECODE, True, desired, revision, pods=pods, rolled_out=True)
 
 
 INCOMPLETE = {
@@ -92,6 +92,7 @@ INCOMPLETE = {
     "the change is not applied yet": decode_of(1, "old", OLD),
     "the deployment was changed by hand": decode_of(1, "hand", NEW),
     "the one ready pod is going": decode_of(1, "new", replace(NEW, terminating=True)),
+    "its Deployment knows of no such pod": replace(decode_of(1, "new", NEW), rolled_out=False),
 }
 
 
@@ -238,6 +239,7 @@ TIERS = st.builds(
     desired=st.integers(0, 3),
     revision=st.sampled_from(["new", "old", ""]),
     pods=st.lists(PODS, max_size=4).map(tuple),
+    rolled_out=st.booleans(),
 )
 
 
@@ -247,7 +249,8 @@ def test_ready_reconciling_and_stalled_never_contradict_each_other(decode: TierS
     ready = said(made, ConditionType.READY)[0] == "True"
     staying = [pod for pod in decode.pods if not pod.terminating]
     assert ready == (
-        decode.revision == "new"
+        decode.rolled_out
+        and decode.revision == "new"
         and len(staying) == decode.desired > 0
         and all(pod.ready and pod.revision == "new" for pod in staying)
     )

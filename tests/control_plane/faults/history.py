@@ -85,7 +85,8 @@ def violations(changes: Sequence[Change]) -> list[str]:
     """What the statuses among ``changes`` claimed and was not so, in words.
 
     A status may be late, as whoever writes it learns of pods a little later; it may not be early.
-    So a claim holds if it was true at any time before it was made, under the spec it is about.
+    So a claim holds if it was true at any time before it was made, under the spec it is about. Of
+    a Deployment are the pods that came after it: none is adopted here.
     """
     found: list[str] = []
     seen = _Seen()
@@ -104,11 +105,13 @@ class _Seen:
         self._marks: dict[tuple[str, int], Object] = {}  # spec by uid and generation
         self._deployments: dict[str, Mapping[str, Any]] = {}  # as they stand, by name
         self._ready: dict[str, Mapping[str, Any]] = {}  # pods that have ever been ready, by uid
+        self._since: dict[str, int] = {}  # first version of Deployments and pods, by uid
         self._status: dict[str, object] = {}  # the status last judged, by uid
         self._observed: dict[str, int] = {}  # observedGeneration, by uid
 
     def take(self, change: Change) -> None:
         metadata = change.body["metadata"]
+        self._since.setdefault(metadata["uid"], 0 if change.before else change.version)
         if change.kind == "Deployment":
             if change.deleted:
                 self._deployments.pop(metadata["name"], None)
@@ -159,10 +162,13 @@ class _Seen:
             yield f"Ready, but {tier} should have mark {mark} and its Deployments have {applied}"
             return
         wanted = given.get("replicas") or standing[0]["spec"].get("replicas", 1)
+        since = self._since[standing[0]["metadata"]["uid"]]
         ready = [
-            one
-            for one in self._ready.values()
-            if one["metadata"]["labels"].get(COMPONENT) == tier and _mark(one) == mark
+            uid
+            for uid, one in self._ready.items()
+            if one["metadata"]["labels"].get(COMPONENT) == tier
+            and _mark(one) == mark
+            and self._since[uid] >= since
         ]
         if len(ready) < wanted:
             yield f"Ready, but {len(ready)} of {wanted} pods of {tier} with mark {mark} ever were"

@@ -27,8 +27,8 @@ def says(version: int, generation: int, mark: str, observed: int, ready: str = "
     return resource(version, generation, mark, observedGeneration=observed, conditions=[condition])
 
 
-def deployment(version: int, mark: str) -> Change:
-    metadata = {"name": "r-encoder", "labels": {COMPONENT: "encoder"}}
+def deployment(version: int, mark: str, uid: str = "d") -> Change:
+    metadata = {"uid": uid, "name": "r-encoder", "labels": {COMPONENT: "encoder"}}
     body = {"metadata": metadata, "spec": {"replicas": 2, "template": template(mark)}}
     return Change(version, "Deployment", deleted=False, body=body)
 
@@ -69,6 +69,7 @@ def test_a_status_that_is_true_or_late_is_fine() -> None:
             ],
             "0 of 2 pods",
         ),
+        ([deployment(5, "a", "namesake"), says(6, 1, "a", 1)], "0 of 2 pods"),
     ],
 )
 def test_a_status_that_is_early_is_found(changes: list[Change], wrong: str) -> None:

@@ -29,7 +29,8 @@ class Transition(StrEnum):
     UPDATE = "update"  # new pods everywhere, one more of one tier, and an autoscaler goes
     TOPOLOGY = "topology"  # from FullSplit to Fused, by way of both
     DELETE = "delete"
-    RECREATE = "recreate"  # deleted, and made anew under its name at once
+    RECREATE = "recreate"  # deleted, and another made under its name at once
+    REPLACE = "replace"  # deleted, and made anew as it was, as by kubectl replace --force
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ def goal(transition: Transition) -> Goal:
         Transition.TOPOLOGY: Goal(first, service("Fused", FUSED, "second")),
         Transition.DELETE: Goal(first, None),
         Transition.RECREATE: Goal(first, changed),
+        Transition.REPLACE: Goal(first, first),
     }[transition]
 
 

@@ -36,7 +36,7 @@ class Trial:
     async def act(self, transition: Transition) -> None:
         """Does what the transition is, from where it starts."""
         aim = goal(transition)
-        if transition in (Transition.DELETE, Transition.RECREATE):
+        if transition in (Transition.DELETE, Transition.RECREATE, Transition.REPLACE):
             await self.api.delete(path(self.namespace))
         if aim.after is not None:
             await self.apply(aim.after)

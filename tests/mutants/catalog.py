@@ -238,6 +238,12 @@ KNOWING: Final = (
         "",
     ),
     Mutant(
+        "a list of nothing is not noticed",
+        AUDIT,
+        "self._kinds if kind == SERVICE_RESOURCE else (kind,)",
+        "(kind,)",
+    ),
+    Mutant(
         "a missed update is never noticed",
         AUDIT,
         "return known is None or known.version < version_of(body)",

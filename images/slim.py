@@ -1,28 +1,33 @@
-"""Takes out of an environment what torch never uses on a CPU: a quarter of its size stays.
+"""Takes out of an environment what its image can never use.
 
-PyTorch from PyPI is linked against CUDA, so its libraries must be found when it is imported, though
-no function of theirs is called. Small ones stay; the large ones become empty libraries of the same
-name, and Python looks functions up only when they are called. What is only loaded by name, on a
-GPU, goes: cuDNN's engines, Triton, kernels of NIXL and NVSHMEM.
+In every image: what only compilers read, since it holds none; cuSOLVER's part for several GPUs,
+which nothing is linked with; NIXL's kernels for experts, built for older versions of torch.
+
+On a CPU also what CUDA is: PyTorch from PyPI is linked against it, so its libraries must be found
+when torch is imported, though no function of theirs is called. Small ones stay; the large ones
+become empty libraries of the same name, and Python looks functions up only when they are called.
+What is only loaded by name, on a GPU, goes.
 """
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import struct
 import sys
 from pathlib import Path
 
-REMOVED = (
-    "triton",
-    "nixl_ep_cu*",
-    "nixl_cu12*",
-    "nvidia/cudnn/lib/libcudnn_*",
+UNUSED = (
     "nvidia/*/include",
-    "nvidia/cu13/cccl",
-    "nvidia/cu13/lib/*.a",
+    "nvidia/*/lib/*.a",
+    "nvidia/*/lib/*.bc",
+    "nvidia/cu13/lib/libcusolverMg.so.*",
+    "nixl_ep_cu*",
+    "torch/include",
+)
+LOADED_ON_A_GPU = (
+    "nvidia/cudnn/lib/libcudnn_*",
     "nvidia/cu13/lib/libnvperf_*",
-    "nvidia/nvshmem/lib/*_device*",
 )
 EMPTIED = (
     "libcublas",
@@ -30,7 +35,6 @@ EMPTIED = (
     "libcufft",
     "libcufftw",
     "libcusolver",
-    "libcusolverMg",
     "libcusparse",
     "libcusparseLt",
     "libnccl",
@@ -42,16 +46,14 @@ LAZILY = "import os, sys; sys.setdlopenflags(os.RTLD_LAZY)\n"
 PAGE = 0x1000
 
 
-def main(environment: Path) -> None:
-    """Slims the virtual environment and says by how much."""
+def main(environment: Path, accelerator: str) -> None:
+    """Slims the virtual environment for ``accelerator``, cuda or cpu, and says by how much."""
     (packages,) = environment.glob("lib/python3*/site-packages")
-    freed = sum(_remove(path) for pattern in REMOVED for path in sorted(packages.glob(pattern)))
-    for name in EMPTIED:
-        for library in sorted(packages.glob(f"nvidia/*/lib/{name}.so.*")):
-            freed += _remove(library)
-            library.write_bytes(empty_library(library.name))
-    (packages / "lazily.pth").write_text(LAZILY)
-    sys.stdout.write(f"slim_for_cpu: {freed >> 20} MiB less\n")
+    freed = _remove_all(packages, UNUSED)
+    if accelerator == "cpu":
+        freed += _remove_all(packages, LOADED_ON_A_GPU) + _empty_all(packages)
+        (packages / "lazily.pth").write_text(LAZILY)
+    sys.stdout.write(f"slim: {freed >> 20} MiB less\n")
 
 
 def empty_library(soname: str) -> bytes:
@@ -84,6 +86,19 @@ def empty_library(soname: str) -> bytes:
     return header + loaded + found + symbol + hashes + table + strings
 
 
+def _remove_all(packages: Path, patterns: tuple[str, ...]) -> int:
+    return sum(_remove(path) for pattern in patterns for path in sorted(packages.glob(pattern)))
+
+
+def _empty_all(packages: Path) -> int:
+    freed = 0
+    for name in EMPTIED:
+        for library in sorted(packages.glob(f"nvidia/*/lib/{name}.so.*")):
+            freed += _remove(library)
+            library.write_bytes(empty_library(library.name))
+    return freed
+
+
 def _remove(path: Path) -> int:
     if path.is_dir():
         size = sum(file.lstat().st_size for file in path.rglob("*"))
@@ -95,4 +110,7 @@ def _remove(path: Path) -> int:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description="Takes out what an image can never use.")
+    parser.add_argument("environment", type=Path)
+    parser.add_argument("accelerator", choices=("cuda", "cpu"))
+    main(**vars(parser.parse_args()))

@@ -10,6 +10,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
+# What needs a C compiler, which the image does not hold, and NIXL for another CUDA than torch's.
+LEFT_OUT = {"nixl-cu12", "nvidia-cuda-cccl", "triton"}
 
 Extras = frozenset[str]
 
@@ -56,7 +58,8 @@ def test_an_image_installs_what_its_extras_need_and_nothing_else(
     image: str, extras: set[str]
 ) -> None:
     installed = pins(ROOT / f"images/{image}-requirements.txt")
-    assert set(installed) == needed("triptych", frozenset(extras)), "run hack/generate-requirements"
+    wanted = needed("triptych", frozenset(extras)) - LEFT_OUT
+    assert set(installed) == wanted, "run hack/generate-requirements"
 
 
 @pytest.mark.parametrize("image", ["operator", "worker"])

@@ -15,12 +15,15 @@ USAGE = f"usage: {__doc__}"
 
 
 def main(arguments: list[str]) -> int:
-    """Does one command; 0, or 1 with a message, or 2 for wrong usage."""
+    """Does one command; 0, or 1 with a message, 2 for wrong usage, or 130 when interrupted."""
     try:
         return _do(arguments)
     except (NodeError, CommandError, NetworkTakenError, TimeoutError) as error:
         sys.stderr.write(f"node: {error}\n")
         return 1
+    except KeyboardInterrupt:
+        sys.stderr.write("node: interrupted\n")
+        return 130
 
 
 def _do(arguments: list[str]) -> int:
@@ -37,6 +40,7 @@ def _do(arguments: list[str]) -> int:
             print(f"export KUBECONFIG={node.kubeconfig}")
         case ["down"]:
             node.down()
+            sys.stderr.write("node: down\n")
         case ["status"]:
             print(node.state)
         case ["restart", program]:

@@ -106,5 +106,6 @@ def _download_error(name: str, revision: str, error: Exception) -> TriptychError
         return InvalidModel(f"{what} does not exist, or HF_TOKEN may not read it")
     return Unavailable(
         f"{what} is not on this machine and cannot be downloaded ({type(error).__name__}): give "
-        "the process a network, fill HF_HOME beforehand, or copy it and use file:///DIR"
+        "the process a network, fill HF_HOME beforehand, or copy it and use file:///DIR (in a "
+        "cluster pvc://CLAIM/PATH)"
     )

@@ -94,3 +94,12 @@ def test_what_it_cannot_do_it_says(
     assert code != 0
     assert output == ""
     assert told in said
+
+
+def test_a_cluster_that_does_not_answer_is_named(environment: dict[str, str]) -> None:
+    silent = Path(environment["PATH"].split(":")[0]) / "kubectl"
+    silent.write_text("#!/bin/sh\nexit 1\n")
+    silent.chmod(0o755)
+    named = {**environment, "KUBECONFIG": "/nowhere"}
+    code, output, said = cluster("existing", "up", named)
+    assert (code, output, said) == (1, "", "cluster: no cluster answers by KUBECONFIG=/nowhere\n")

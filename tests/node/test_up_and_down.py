@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from node import host_network, sandbox
 from node.layout import CGROUP, HOST_INTERFACE, NODE_NAME
-from node.one_node import NodeError, OneNode
+from node.one_node import ROOT, NodeError, OneNode
 from node.processes import wait
 
 pytestmark = [
@@ -62,6 +63,45 @@ def test_up_gives_a_ready_node_and_down_leaves_nothing(ended: OneNode) -> None:
     assert left_of(ended) == []
     assert host_network.FORWARDING.read_text() == forwarding
     ended.down()  # it is down: nothing happens
+
+
+def test_an_up_that_is_interrupted_leaves_nothing(ended: OneNode) -> None:
+    ended.down()
+    code, said = interrupted(
+        [sys.executable, "-m", "node", "up"], ended.layout.control_socket.exists
+    )
+    assert (code, said) == (130, "node: interrupted\n")
+    assert left_of(ended) == []
+
+
+def test_a_build_of_images_that_is_interrupted_leaves_nothing_mounted() -> None:
+    cache = Path(os.environ.get("TRIPTYCH_CACHE", Path.home() / ".cache/triptych"))
+    storage = str(cache / "images/storage/overlay")
+
+    def mounted() -> list[str]:
+        mounts = Path("/proc/self/mounts").read_text().splitlines()
+        return [point for mount in mounts if (point := mount.split()[1]).startswith(storage)]
+
+    interrupted([ROOT / "hack/images", "operator"], lambda: len(mounted()) > 1)
+    assert mounted() == []
+
+
+def interrupted(
+    command: Sequence[str | Path], ripe: Callable[[], bool], seconds: float = 120
+) -> tuple[int, str]:
+    """Ends a command as Ctrl-C in a terminal does, once it is ``ripe``; its status and what it
+    said."""
+    with subprocess.Popen(
+        ["env", "--default-signal=INT", *command],  # whoever started us may ignore it
+        env={**os.environ, "PYTHONPATH": str(ROOT / "e2e")},
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        wait(ripe, seconds, "the moment to interrupt")
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=seconds)
+    return process.returncode, said
 
 
 def left_of(node: OneNode) -> list[str]:

@@ -148,10 +148,7 @@ def _hit_rates(tier: Tier, told: Sequence[History]) -> dict[Cache, float]:
 
 def rendered(view: TopView) -> RenderableType:
     """The view as a table of 80 columns."""
-    limiting = f"limited by {view.limiting}" if view.limiting else "nothing limits"
-    head = Text.assemble(
-        (view.title, "bold"), "   ", (limiting, "bold yellow" if view.limiting else "green")
-    )
+    head = Text.assemble((view.title, "bold"), "   ", _verdict(view))
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
     for name in ("TIER", "PODS", "SIGNAL"):
         table.add_column(name, no_wrap=True)
@@ -164,6 +161,16 @@ def rendered(view: TopView) -> RenderableType:
         for line in _lines(row, limits=row.tier is view.limiting):
             table.add_row(*line)
     return Group(head, "", table, "", Text(_first_tokens(view), style="dim"))
+
+
+def _verdict(view: TopView) -> tuple[str, str]:
+    """What holds the service up, and its style: load on a tier, or pods that are not there."""
+    if view.limiting:
+        return f"limited by {view.limiting}", "bold yellow"
+    waiting = [row.tier for row in view.tiers if row.ready < row.desired]
+    if waiting:
+        return f"not ready: {', '.join(waiting)} (triptych status says why)", "bold red"
+    return "nothing limits", "green"
 
 
 def _lines(row: TierRow, *, limits: bool) -> Iterator[tuple[RenderableType, ...]]:

@@ -20,6 +20,7 @@ from triptych_operator.observed.snapshot import Snapshot, TierSnapshot
 from triptych_operator.observed.troubles import MESSAGE_LIMIT, Reason, Trouble
 from triptych_operator.rollout.completeness import is_complete
 
+_PROGRESS_LIMIT: Final = 4 * MESSAGE_LIMIT  # characters that a condition's message may have
 _TIER_CONDITIONS: Final = {
     Tier.ENCODER: ConditionType.ENCODER_READY,
     Tier.PREFILL: ConditionType.PREFILL_READY,
@@ -148,7 +149,7 @@ def _overall(
         message = "every pod of every tier has the current revision and is ready"
         ready = _Verdict(ConditionType.READY, "True", Reason.ALL_TIERS_READY, message)
         return [ready, *_going(former)]
-    progress = "; ".join(_progress(view) for view in waiting)
+    progress = "; ".join(_held_up(view) for view in waiting)[:_PROGRESS_LIMIT]
     if refusal is not None and not refusal.stalls:
         return [
             _Verdict(ConditionType.READY, "False", refusal.reason, refusal.message),
@@ -201,6 +202,12 @@ def _progress(view: _TierView) -> str:
     if view.ready == view.desired and not view.outdated and not view.snapshot.rolled_out:
         text += ", which its Deployment does not say yet"
     return text
+
+
+def _held_up(view: _TierView) -> str:
+    """The tier's progress, with what it waits for if that is known."""
+    cause = view.trouble
+    return _progress(view) + (f" ({cause.reason}: {cause.message})" if cause else "")
 
 
 def _dated(

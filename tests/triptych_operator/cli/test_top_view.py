@@ -120,6 +120,15 @@ def test_a_terminal_of_80_columns_shows_all_of_it(width: int) -> None:
     ]
 
 
+def test_pods_that_are_not_there_hold_it_up_too() -> None:
+    rows = (
+        TierRow(Tier.FUSED, ready=0, desired=1, silent=0, signals=(), wait=None, hits={}),
+        TierRow(Tier.GATEWAY, ready=1, desired=1, silent=0, signals=(), wait=None, hits={}),
+    )
+    head = text(TopView("n/s", rows, None, None, None), 80)[0]
+    assert head == "n/s   not ready: fused (triptych status says why)"
+
+
 def test_where_nothing_happens_it_says_so() -> None:
     view = TopView("n/s", (), None, None, None)
     assert text(view, 80)[0] == "n/s   nothing limits"

@@ -8,7 +8,7 @@ from triptych_contract.names import Tier
 from triptych_operator.api.manifests import validate_service
 from triptych_operator.api.status import UNSEEN, Condition, ConditionType, ServiceStatus
 from triptych_operator.observed.snapshot import Pod, Snapshot, TierSnapshot
-from triptych_operator.observed.troubles import Reason, Trouble
+from triptych_operator.observed.troubles import MESSAGE_LIMIT, Reason, Trouble
 from triptych_operator.status.conditions import (
     status_of,
     status_of_invalid,
@@ -117,6 +117,25 @@ def test_the_message_says_which_tier_lacks_what() -> None:
     found = condition(made, ConditionType.READY)
     assert found is not None
     assert found.message == "decode: 1 of 2 pods ready, 1 of an older revision"
+
+
+def test_the_message_says_what_a_tier_waits_for() -> None:
+    made = status(snapshot(decode_of(2, "new", NEW, Pod("b", "new", trouble=NO_ROOM))))
+    for type_ in (ConditionType.READY, ConditionType.RECONCILING):
+        found = condition(made, type_)
+        assert found is not None
+        assert found.message == f"decode: 1 of 2 pods ready (Unschedulable: {NO_ROOM.message})"
+
+
+def test_long_causes_of_all_tiers_fit_into_the_message() -> None:
+    cause = Trouble(Reason.UNSCHEDULABLE, "n" * MESSAGE_LIMIT)
+    waiting = (
+        replace(complete(tier), pods=(Pod(tier, "new", trouble=cause),))
+        for tier in (Tier.ENCODER, Tier.PREFILL, Tier.DECODE, Tier.GATEWAY)
+    )
+    found = condition(status(Snapshot(tiers=tuple(waiting))), ConditionType.READY)
+    assert found is not None
+    assert len(found.message) == 4 * MESSAGE_LIMIT
 
 
 def test_a_cause_that_stays_stalls_it_with_its_message() -> None:

@@ -60,26 +60,20 @@ WRITING: Final = (
     Mutant(
         "objects of others are adopted by force",
         APPLIER,
-        "answer = await self._api.apply(kind, manifest, force=False)",
+        "answer = await self._api.apply(kind, _made_new(manifest))",
         "answer = await self._api.apply(kind, manifest)",
-    ),
-    Mutant(
-        "a name counts as free without a look",
-        APPLIER,
-        "        if key.kind in _LOOK_FIRST:\n",
-        "        if not key.kind:\n",
     ),
     Mutant(
         "changes of others win over ours",
         API,
-        "        force: bool = True,\n",
-        "        force: bool = False,\n",
+        '{"fieldManager": manager, "force": "true"}',
+        '{"fieldManager": manager, "force": "false"}',
     ),
     Mutant(
         "a child that is relabelled stays so",
         APPLIER,
-        "if refused.status not in _CLASHES or not await self._is_ours(service, key):",
-        "if refused.status not in _CLASHES or await self._is_ours(service, key) is not None:",
+        "if refused.status != CONFLICT or not await self._is_ours(service, key):",
+        "if refused.status != CONFLICT or await self._is_ours(service, key) is not None:",
     ),
     Mutant(
         "replicas are let go of before anybody else owns them",
@@ -246,8 +240,14 @@ KNOWING: Final = (
     Mutant(
         "a missed update is never noticed",
         AUDIT,
-        "return known is None or known.version < version_of(body)",
+        "return known is None or known.version < one.version",
         "return known is None",
+    ),
+    Mutant(
+        "a page is taken for one that was read before",
+        AUDIT,
+        "digest = hashlib.sha256(page.text).digest()",
+        'digest = b"page"',
     ),
     Mutant(
         "other namespaces are forgotten when one is listed",

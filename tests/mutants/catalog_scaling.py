@@ -108,6 +108,12 @@ ACTING: Final = (
         "key=lambda pod: (-wanted[pod], pod))",
     ),
     Mutant(
+        "what pods tell is not looked at while nothing else changes",
+        SCALER,
+        "            and not self._board.is_told(key, self._now())\n",
+        "",
+    ),
+    Mutant(
         "rest and wake are told and not done",
         SCALER,
         "        if await self._set_pods(key, Tier.ENCODER, pods):\n",

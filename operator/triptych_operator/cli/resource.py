@@ -78,7 +78,7 @@ class Resource:
 
         selector = f"{naming.MANAGED_BY}={naming.MANAGER},{naming.INSTANCE}={self._name}"
         pages = self._api.pages(POD, self._namespace, selector)
-        return [body async for items, _ in pages for body in items]
+        return [body async for page in pages for body in page.items()]
 
     async def page(self, pod: str, port: int, path: str) -> str:
         """What a pod serves by HTTP at ``path``."""

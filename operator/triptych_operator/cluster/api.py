@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Self
 from urllib.parse import quote, urlencode
 
@@ -30,15 +31,33 @@ from triptych_operator.desired.naming import MANAGER
 
 CALL_SECONDS: Final = 15.0
 PAGE: Final = 100  # objects of one answer to a list: more take memory, and time in one piece
+METADATA_PAGE: Final = 250  # likewise, of metadata alone
 CREATED: Final = 201
 _ERRORS_FROM: Final = 400
 _METADATA_ONLY: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 Object = Mapping[str, Any]  # as the API server hands it out
+_ITEMS: Final = b'"items":'  # what a list says last
 
 CALLS: Final = Counter(
     "triptych_operator_api_calls", "Calls to the API server", ["verb", "kind", "status"]
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of a list: the list's version, and its objects unread."""
+
+    version: int
+    text: bytes
+
+    def items(self) -> list[Object]:
+        """The objects. They do not say their kind; those of metadata alone have nothing else.
+
+        Raises:
+            Refusal: the page is not an API server's.
+        """
+        return _parsed(b'{"items":' + self.text + b"}", "a list")["items"] or []
 
 
 class Api:
@@ -62,18 +81,12 @@ class Api:
         await self._client.close()
 
     async def apply(
-        self,
-        kind: Kind,
-        manifest: Object,
-        *,
-        force: bool = True,
-        subresource: str = "",
-        manager: str = MANAGER,
+        self, kind: Kind, manifest: Object, *, subresource: str = "", manager: str = MANAGER
     ) -> Object:
-        """Server-side apply; what results. Without ``force``, values of others are a conflict."""
+        """Server-side apply, over values of others too; what results."""
         metadata = manifest["metadata"]
         path = kind.path(metadata.get("namespace"), metadata["name"], subresource)
-        query = {"fieldManager": manager, "force": str(force).lower()}
+        query = {"fieldManager": manager, "force": "true"}
         return await self._call(
             "PATCH", kind, path, query, manifest, content="application/apply-patch+yaml"
         )
@@ -114,17 +127,16 @@ class Api:
 
     async def pages(
         self, kind: Kind, namespace: str | None, selector: str, *, metadata_only: bool = False
-    ) -> AsyncIterator[tuple[list[Object], str]]:
-        """All objects that ``selector`` matches, in pages, each with the list's version.
-
-        The items of a list do not say their kind, nor does a page of metadata hold anything else.
-        """
+    ) -> AsyncIterator[Page]:
+        """All objects that ``selector`` matches."""
         accept = _METADATA_ONLY if metadata_only else "application/json"
-        query = {"limit": str(PAGE), "labelSelector": selector}
+        limit = METADATA_PAGE if metadata_only else PAGE
+        path, query = kind.path(namespace), {"limit": str(limit), "labelSelector": selector}
         while True:
-            page = await self._call("GET", kind, kind.path(namespace), query, accept=accept)
-            metadata = page.get("metadata", {})
-            yield page.get("items") or [], metadata.get("resourceVersion", "")
+            answer = await self._exchange("GET", kind, path, query, accept=accept)
+            head, _, items = answer.partition(_ITEMS)
+            metadata = _parsed(head + _ITEMS + b"[]}", f"GET {path}").get("metadata", {})
+            yield Page(int(metadata.get("resourceVersion") or 0), items.rstrip()[:-1])
             query["continue"] = metadata.get("continue", "")
             if not query["continue"]:
                 return
@@ -150,11 +162,7 @@ class Api:
         accept: str = "application/json",
     ) -> Object:
         answer = await self._exchange(verb, kind, path, query, body, content=content, accept=accept)
-        try:
-            found: Object = json.loads(answer)
-        except ValueError as error:
-            raise unreadable(f"{verb} {path}") from error
-        return found
+        return _parsed(answer, f"{verb} {path}")
 
     async def _exchange(
         self,
@@ -189,3 +197,11 @@ class Api:
         if status >= _ERRORS_FROM:
             raise refusal(status, content_read, what, answer.headers.get("Retry-After", ""))
         return content_read
+
+
+def _parsed(answer: bytes, what: str) -> Object:
+    try:
+        found: Object = json.loads(answer)
+    except ValueError as error:
+        raise unreadable(what) from error
+    return found

@@ -10,7 +10,6 @@ from triptych_contract.errors import TriptychError
 CONFLICT: Final = 409
 FORBIDDEN: Final = 403
 NOT_FOUND: Final = 404
-INVALID: Final = 422
 TOO_MANY_REQUESTS: Final = 429
 SERVER_ERROR: Final = 500
 UNREACHABLE: Final = 0  # no answer at all

@@ -15,7 +15,7 @@ from typing import Final
 from triptych_operator.api.service import KIND, MultimodalService
 from triptych_operator.cluster.api import Api, Object
 from triptych_operator.cluster.kinds import BY_NAME, DEPLOYMENT, POD
-from triptych_operator.cluster.refusals import CONFLICT, INVALID, NOT_FOUND, Refusal
+from triptych_operator.cluster.refusals import CONFLICT, NOT_FOUND, Refusal
 from triptych_operator.desired import naming
 from triptych_operator.desired.difference import APPLIED, is_as_wanted
 from triptych_operator.json_values import JsonObject
@@ -23,10 +23,9 @@ from triptych_operator.observed.store import Child, ObjectKey, ServiceKey, Store
 
 _logger = logging.getLogger(__name__)
 
-# Objects of others with one of these names need not conflict with ours, as there may be no field
-# that both set to different values, so it takes a look to tell whether the name is free.
-_LOOK_FIRST: Final = frozenset({"ServiceAccount", "ConfigMap", "Service"})
-_CLASHES: Final = (CONFLICT, INVALID)
+# No object ever has this version: the API server takes a manifest that names it for one of an
+# object that is not there yet, and answers with a conflict if it is, whoever made it.
+_NOT_THERE: Final = "1"
 # Who owns a Deployment's replicas between us and the first change by an autoscaler.
 HANDOVER: Final = "triptych-handover"
 
@@ -127,13 +126,11 @@ class Applier:
         self, service: MultimodalService, key: ObjectKey, manifest: JsonObject
     ) -> None:
         kind = BY_NAME[key.kind]
-        if key.kind in _LOOK_FIRST:
-            await self._is_ours(service, key)
         try:
-            answer = await self._api.apply(kind, manifest, force=False)
+            answer = await self._api.apply(kind, _made_new(manifest))
         except Refusal as refused:
             # A name that is taken, or a child of ours whose labels somebody has changed.
-            if refused.status not in _CLASHES or not await self._is_ours(service, key):
+            if refused.status != CONFLICT or not await self._is_ours(service, key):
                 raise
             answer = await self._api.apply(kind, manifest)
         self._learn(service, key, manifest, answer)
@@ -236,6 +233,11 @@ def _is_previous(service: MultimodalService, body: Object) -> bool:
 def _spec(manifest: JsonObject) -> JsonObject:
     spec = manifest.get("spec")
     return spec if isinstance(spec, dict) else {}
+
+
+def _made_new(manifest: Object) -> Object:
+    """The manifest for an object that must not exist yet."""
+    return {**manifest, "metadata": {**manifest["metadata"], "resourceVersion": _NOT_THERE}}
 
 
 def _seen(manifest: Object, child: Child) -> int:

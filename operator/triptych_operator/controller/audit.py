@@ -2,20 +2,22 @@
 
 A watch can lose events: its connection goes silent, a proxy drops something, or it begins anew
 after a deletion. Lists of metadata alone are cheap enough to compare with the store every few
-seconds, so whatever was missed is known within one period.
+seconds, so whatever was missed is known within one period. A page that is as it was a period ago is
+not read again: what it holds is known by its digest.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import logging
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from prometheus_client import Counter
 
-from triptych_operator.cluster.api import Api, Object
+from triptych_operator.cluster.api import Api, Page
 from triptych_operator.cluster.kinds import OBSERVED, SERVICE_RESOURCE, Kind
 from triptych_operator.cluster.refusals import Refusal
 from triptych_operator.controller.edge import selector
@@ -38,6 +40,14 @@ MISSED: Final = Counter(
 )
 
 
+class _Listed(NamedTuple):
+    """One object of a list."""
+
+    service: ServiceKey
+    key: ObjectKey
+    version: int
+
+
 class Audit:
     """Compares lists with the store. ``changed`` is called with each resource that differed."""
 
@@ -57,6 +67,8 @@ class Audit:
         self._kinds = kinds
         self._period = period
         self._changed = changed
+        # What each page of the last lists held, by its digest.
+        self._pages: dict[tuple[Kind, str | None], dict[bytes, tuple[_Listed, ...]]] = {}
         self._relisted: set[Kind] = set()
         self._wake = asyncio.Event()
         self.finished_at = 0.0  # loop time at which the last list was compared
@@ -69,8 +81,8 @@ class Audit:
         """
         for kind in self._kinds:
             for scope in self._scopes:
-                async for items, _ in self._api.pages(kind, scope, selector(kind)):
-                    for body in items:
+                async for page in self._api.pages(kind, scope, selector(kind)):
+                    for body in page.items():
                         self._store.put(kind.name, body)
         self.finished_at = asyncio.get_running_loop().time()
 
@@ -98,26 +110,34 @@ class Audit:
             await self._compare_in(kind, scope)
 
     async def _compare_in(self, kind: Kind, scope: str | None) -> None:
-        seen: set[tuple[ServiceKey, ObjectKey]] = set()
+        before, now = self._pages.get((kind, scope), {}), dict[bytes, tuple[_Listed, ...]]()
+        seen: dict[ObjectKey, ServiceKey] = {}
         changed: list[ObjectKey] = []
         listed = 0
-        async for items, version in self._api.pages(
-            kind, scope, selector(kind), metadata_only=True
-        ):
-            listed = int(version or 0)
-            for body in items:
-                if not belongs(kind.name, body):
-                    continue
-                key = key_of(kind.name, body)
-                seen.add((service_of(kind.name, body), key))
-                if self._is_news(kind, key, body):
-                    changed.append(key)
+        async for page in self._api.pages(kind, scope, selector(kind), metadata_only=True):
+            listed = page.version
+            digest = hashlib.sha256(page.text).digest()
+            now[digest] = before.get(digest) or tuple(self._listed(kind, page))
+            for one in now[digest]:
+                seen[one.key] = one.service
+                if self._is_news(one):
+                    changed.append(one.key)
+        self._pages[kind, scope] = now
         await self._read(kind, changed)
         self._drop_missing(kind, scope, seen, listed)
 
-    def _is_news(self, kind: Kind, key: ObjectKey, body: Object) -> bool:
-        known = self._store.child(service_of(kind.name, body), key)
-        return known is None or known.version < version_of(body)
+    def _listed(self, kind: Kind, page: Page) -> Iterator[_Listed]:
+        services: dict[ServiceKey, ServiceKey] = {}  # one of each, and the store's own keys: many
+        for body in page.items():
+            if belongs(kind.name, body):
+                service, key = service_of(kind.name, body), key_of(kind.name, body)
+                known = self._store.child(service, key)
+                shared = services.setdefault(service, service)
+                yield _Listed(shared, known.key if known else key, version_of(body))
+
+    def _is_news(self, one: _Listed) -> bool:
+        known = self._store.child(one.service, one.key)
+        return known is None or known.version < one.version
 
     async def _read(self, kind: Kind, keys: Sequence[ObjectKey]) -> None:
         for start in range(0, len(keys), _AT_A_TIME):
@@ -128,13 +148,13 @@ class Audit:
                     self._note(kind, self._store.put(kind.name, body))
 
     def _drop_missing(
-        self, kind: Kind, scope: str | None, seen: set[tuple[ServiceKey, ObjectKey]], listed: int
+        self, kind: Kind, scope: str | None, seen: Mapping[ObjectKey, ServiceKey], listed: int
     ) -> None:
         """Forgets what the list did not show, unless it is younger than the list."""
         gone = [
             (service, child.key)
             for service, child in self._store.of_kind(kind.name)
-            if (service, child.key) not in seen
+            if seen.get(child.key) != service
             and child.version <= listed
             and scope in (None, child.key.namespace)
         ]

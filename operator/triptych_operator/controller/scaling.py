@@ -54,6 +54,7 @@ class _Memory:
     """What is known of one resource from one look to the next."""
 
     uid: str
+    settled_at: int | None = None  # the store's revision of it, if the last look left nothing to do
     generation: int = -1  # that ``policy`` was read from
     policy: Policy = field(default_factory=lambda: Policy(()))
     quiet: Quiet = field(default_factory=Quiet)
@@ -90,7 +91,8 @@ class Scaler:
         self._memories: dict[ServiceKey, _Memory] = {}
 
     async def run(self, due: KeyedQueue[ServiceKey], period: float) -> None:
-        """Makes every resource due once a period, spread over all of it, for ever."""
+        """Makes every resource that may need it due once a period, spread over all of it, for
+        ever. No look is needed while no pod tells anything and nothing has changed."""
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
@@ -98,7 +100,8 @@ class Scaler:
             self._memories = {key: self._memories[key] for key in services if key in self._memories}
             for number in range(SLICES):
                 for key in services[number::SLICES]:
-                    due.add(key)
+                    if not self._is_settled(key):
+                        due.add(key)
                 await asyncio.sleep(began + period * (number + 1) / SLICES - loop.time())
 
     async def look(self, key: ServiceKey) -> None:
@@ -111,6 +114,7 @@ class Scaler:
         if body is None or "deletionTimestamp" in body["metadata"]:
             return
         memory = self._remembered(key, body)
+        memory.settled_at, revision = None, self._store.revision(key)
         now = self._now()
         found = {one.tier: self._board.of(key, one.tier, now) for one in memory.policy.tiers}
         signals = {tier: one for tier, one in found.items() if one is not None}
@@ -120,7 +124,16 @@ class Scaler:
         for tier in memory.policy.tiers:
             if tier.acts and tier.tier in signals:
                 await self._mark(key, signals[tier.tier], snapshot.tier(tier.tier))
-        await self._tell(key, body, memory, snapshot, signals)
+        if await self._tell(key, body, memory, snapshot, signals):
+            memory.settled_at = revision
+
+    def _is_settled(self, key: ServiceKey) -> bool:
+        memory = self._memories.get(key)
+        return (
+            memory is not None
+            and memory.settled_at == self._store.revision(key)
+            and not self._board.is_told(key, self._now())
+        )
 
     def _remembered(self, key: ServiceKey, body: Object) -> _Memory:
         metadata = body["metadata"]
@@ -211,22 +224,26 @@ class Scaler:
 
     async def _tell(
         self, key: ServiceKey, body: Object, memory: _Memory, snapshot: Snapshot, signals: _Signals
-    ) -> None:
-        """Writes what is said of signals and caches, if it is news. What is said already stands for
-        a while after a start, when nothing has been measured yet."""
+    ) -> bool:
+        """Writes what is said of signals and caches, if it is news, and tells whether it was none.
+        What is said already stands for a while after a start, when nothing has been measured
+        yet."""
         now, old = self._now(), Said.by(status_in(body))
         if memory.told_at is None:
             memory.told_at = now if old != Said() else float("-inf")
         new = said_of(memory.policy, signals, snapshot, old)
         early = now - memory.told_at < STATUS_SECONDS
         urgent = bool(signals) and new.limiting_tier != old.limiting_tier
-        if not is_news(new, old) or (early and not urgent):
-            return
+        if not is_news(new, old):
+            return True
+        if early and not urgent:
+            return False
         version = self._store.version(key)
         answer = await write_status(self._api, body, version, dumped(new), manager=SCALING_MANAGER)
         memory.told_at = now
         if answer is not None:
             self._store.put(KIND, answer)
+        return False
 
     def _child(self, key: ServiceKey, kind: str, name: str) -> Child | None:
         return self._store.child(key, ObjectKey(kind, key.namespace, name))

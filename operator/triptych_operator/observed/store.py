@@ -67,6 +67,8 @@ class Store:
     def __init__(self) -> None:
         self._objects: dict[ServiceKey, dict[ObjectKey, Child]] = {}
         self._packers: defaultdict[str, Packer] = defaultdict(Packer)
+        self._revisions: dict[ServiceKey, int] = {}  # of the resources in ``_objects``
+        self._changes = 0
 
     def put(self, kind: str, body: Object) -> ServiceKey | None:
         """Takes in an object; the resource it belongs to, when that has anything new in it."""
@@ -82,7 +84,10 @@ class Store:
         rolled_out = kind == "Deployment" and is_rolled_out(body)
         child = Child(key, metadata["uid"], version, ours, rolled_out, packed, packer.against)
         self._objects.setdefault(service, {})[key] = child
-        return None if known is not None and _says_the_same(known, child) else service
+        if known is not None and _says_the_same(known, child):
+            return None
+        self._count_change(service)
+        return service
 
     def remove(self, kind: str, body: Object) -> ServiceKey | None:
         """Forgets an object that was deleted; the resource it belonged to, if it was known."""
@@ -96,9 +101,11 @@ class Store:
     def forget(self, service: ServiceKey, key: ObjectKey) -> None:
         """Drops an object that is known not to exist any more."""
         objects = self._objects.get(service, {})
-        objects.pop(key, None)
+        if objects.pop(key, None) is not None:
+            self._count_change(service)
         if not objects:
             self._objects.pop(service, None)
+            self._revisions.pop(service, None)
 
     def resource(self, service: ServiceKey) -> Object | None:
         """The MultimodalService itself."""
@@ -111,6 +118,10 @@ class Store:
         """The version of the MultimodalService itself as it is known; 0 when it is not."""
         child = self._objects.get(service, {}).get(ObjectKey(KIND, *service))
         return child.version if child is not None else 0
+
+    def revision(self, service: ServiceKey) -> int:
+        """Another number whenever anything of ``service`` has changed; 0 when nothing is known."""
+        return self._revisions.get(service, 0)
 
     def children(self, service: ServiceKey) -> list[Child]:
         """Everything of ``service`` but the MultimodalService itself."""
@@ -130,6 +141,10 @@ class Store:
     def services(self) -> list[ServiceKey]:
         """Every resource that exists."""
         return [key for key, objects in self._objects.items() if ObjectKey(KIND, *key) in objects]
+
+    def _count_change(self, service: ServiceKey) -> None:
+        self._changes += 1
+        self._revisions[service] = self._changes
 
 
 def service_of(kind: str, body: Object) -> ServiceKey:

@@ -50,6 +50,11 @@ class SignalBoard:
         found = self._latest.get((service, tier))
         return found if found is not None and now - found.at <= self._lasting else None
 
+    def is_told(self, service: ServiceKey, now: float) -> bool:
+        """Whether any pod of ``service`` tells something."""
+        found = (self.of(service, tier, now) for tier in Tier)
+        return any(one is not None and one.answering for one in found)
+
     def services(self) -> set[ServiceKey]:
         """The resources of which something was put."""
         return {service for service, _ in self._latest}

@@ -95,17 +95,18 @@ class Rounds:
             by_service[one.service][one.tier].append(told)
             silent += told.ready and told.history is None
         SILENT.set(silent)
+        nothing = [TierSignals(tier, now) for tier in Tier]  # the same of all that have no pods
         for service in self._store.services():
-            await self._put(service, by_service.get(service, {}), now)
+            if service in by_service:
+                await self._put(service, by_service[service], now)
+            else:
+                for signals in nothing:
+                    self._board.put(service, signals)
         self._board.keep(set(self._store.services()))
 
     async def _put(
         self, service: ServiceKey, told: Mapping[Tier, Sequence[PodTold]], now: float
     ) -> None:
-        if not told:
-            for tier in Tier:
-                self._board.put(service, TierSignals(tier, now))
-            return
         gateways = told.get(Tier.GATEWAY, ())
         for tier in Tier:
             self._board.put(service, tier_signals(tier, told.get(tier, ()), gateways, now))

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from api_server import ApiServer, refusing, status
 from triptych_operator.cluster import connection
-from triptych_operator.cluster.api import PAGE, Api
+from triptych_operator.cluster.api import PAGE, Api, Page
 from triptych_operator.cluster.kinds import BY_NAME, DEPLOYMENT, LEASE, POD, SERVICE_RESOURCE
 from triptych_operator.cluster.refusals import Refusal
 
@@ -33,12 +33,8 @@ async def test_an_apply_is_one_call_by_our_manager_with_force(server: ApiServer,
     assert made == server.get(CONFIG_MAP, "n", "one")
 
 
-async def test_without_force_values_of_others_are_a_conflict(server: ApiServer, api: Api) -> None:
+async def test_an_apply_wins_over_values_of_others(server: ApiServer, api: Api) -> None:
     server.put(CONFIG_MAP, config(a="theirs"))
-    with pytest.raises(Refusal) as refused:
-        await api.apply(CONFIG_MAP, config(a="ours"), force=False)
-    assert (refused.value.status, refused.value.cause) == (409, "Conflict")
-    assert server.calls[-1].query["force"] == "false"
     await api.apply(CONFIG_MAP, config(a="ours"))
     found = server.get(CONFIG_MAP, "n", "one")
     assert found and found["data"] == {"a": "ours"}
@@ -98,7 +94,7 @@ async def test_what_is_not_there_is_not_found(server: ApiServer, api: Api) -> No
     assert refused.value.status == 403
 
 
-async def pages(api: Api, **options: Any) -> list[tuple[list[Any], str]]:
+async def pages(api: Api, **options: Any) -> list[Page]:
     namespace = options.pop("namespace", None)
     selector = options.pop("selector", "")
     return [page async for page in api.pages(CONFIG_MAP, namespace, selector, **options)]
@@ -108,13 +104,14 @@ async def test_a_list_comes_in_pages_with_its_version(server: ApiServer, api: Ap
     for number in range(PAGE + 3):
         server.put(CONFIG_MAP, config(f"c{number:04}"))
     found = await pages(api)
-    assert [len(items) for items, _ in found] == [PAGE, 3]
-    assert {version for _, version in found} == {str(server.version)}
-    assert len({item["metadata"]["name"] for items, _ in found for item in items}) == PAGE + 3
+    assert [len(page.items()) for page in found] == [PAGE, 3]
+    assert {page.version for page in found} == {server.version}
+    assert len({item["metadata"]["name"] for page in found for item in page.items()}) == PAGE + 3
 
 
 async def test_an_empty_list_is_one_empty_page(api: Api) -> None:
-    assert await pages(api) == [([], "100")]
+    [page] = await pages(api)
+    assert (page.version, page.items()) == (100, [])
 
 
 async def test_lists_keep_to_a_namespace_and_to_labels(server: ApiServer, api: Api) -> None:
@@ -126,8 +123,8 @@ async def test_lists_keep_to_a_namespace_and_to_labels(server: ApiServer, api: A
         server.put(CONFIG_MAP, one)
 
     async def names(**options: Any) -> list[str]:
-        [(items, _)] = await pages(api, **options)
-        return [item["metadata"]["name"] for item in items]
+        [page] = await pages(api, **options)
+        return [item["metadata"]["name"] for item in page.items()]
 
     assert await names(namespace="n") == ["one", "two"]
     assert await names(selector="app=x") == ["two"]
@@ -136,9 +133,28 @@ async def test_lists_keep_to_a_namespace_and_to_labels(server: ApiServer, api: A
 
 async def test_metadata_alone_is_asked_for_as_such(server: ApiServer, api: Api) -> None:
     server.put(CONFIG_MAP, config(secret="x"))
-    [([item], _)] = await pages(api, metadata_only=True)
-    assert set(item) == {"metadata"}
+    [page] = await pages(api, metadata_only=True)
+    assert [set(item) for item in page.items()] == [{"metadata"}]
     assert "as=PartialObjectMetadataList" in server.calls[-1].headers["Accept"]
+
+
+async def test_pages_of_equal_objects_have_equal_texts(server: ApiServer, api: Api) -> None:
+    server.put(CONFIG_MAP, config())
+    [before] = await pages(api, metadata_only=True)
+    server.put(POD, config())
+    [same] = await pages(api, metadata_only=True)
+    server.put(CONFIG_MAP, config(a="1"))
+    [changed] = await pages(api, metadata_only=True)
+    assert same.version > before.version
+    assert (same.text == before.text, changed.text == before.text) == (True, False)
+
+
+async def test_a_list_that_is_none_is_a_refusal(server: ApiServer, api: Api) -> None:
+    texts = ["<html>", '{"items":[', '{"metadata":{},"items":[{]}']
+    for text in texts:
+        server.faults[:] = [refusing("GET", lambda: web.Response(text=text))]  # noqa: B023 - used here
+        with pytest.raises(Refusal, match="not an API server's"):
+            [page.items() for page in await pages(api)]
 
 
 async def test_a_busy_server_says_when_to_come_back(server: ApiServer, api: Api) -> None:

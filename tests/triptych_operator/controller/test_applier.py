@@ -70,15 +70,31 @@ async def test_nothing_is_written_after_the_operator_has_started_anew(desk: Desk
     assert desk.server.writes == []
 
 
-async def test_new_children_are_made_without_force_and_changed_with_it(desk: Desk) -> None:
+async def test_a_child_is_made_and_changed_by_one_call_each(desk: Desk) -> None:
     resource(desk.server)
     await desk.reconcile()
-    made = [call for call in desk.server.calls if call.method == "PATCH" and not call.subresource]
-    assert {call.query["force"] for call in made} == {"false"}
+    made = [call for call in desk.server.calls if call.name == DECODE]
+    assert {call.method for call in made} == {"PATCH"}, "none is looked for first"
+    assert len({call.kind for call in made}) == len(made)
     resource(desk.server, tiers__decode__replicas=3)
     await desk.reconcile()
-    [changed] = [call for call in desk.server.calls if call.text == f"PATCH Deployment {DECODE}"]
+    [changed] = [call for call in desk.server.calls if call.name == DECODE]
+    assert changed.text == f"PATCH Deployment {DECODE}"
     assert changed.query == {"fieldManager": "triptych", "force": "true"}
+
+
+async def test_an_object_that_somebody_makes_at_that_moment_is_not_taken_over(desk: Desk) -> None:
+    resource(desk.server)
+    theirs: list[dict[str, Any]] = []
+
+    async def overtake(call: Call) -> None:
+        if call.text == f"PATCH Service {DECODE}" and not theirs:
+            theirs.append(desk.server.put(*foreign("Service", DECODE)))
+
+    desk.server.faults.append(overtake)
+    with pytest.raises(Refusal, match="belongs to somebody else"):
+        await desk.reconcile()
+    assert [body(desk.server, "Service", DECODE)] == theirs
 
 
 DRIFT: dict[str, tuple[str, dict[str, Any]]] = {

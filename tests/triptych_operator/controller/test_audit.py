@@ -13,7 +13,7 @@ from api_server import ApiServer, Call, refusing, status
 from cluster.waiting import eventually
 from prometheus_client import REGISTRY
 from triptych_operator.cluster import connection
-from triptych_operator.cluster.api import PAGE, Api
+from triptych_operator.cluster.api import METADATA_PAGE, Api
 from triptych_operator.cluster.kinds import DEPLOYMENT, OBSERVED, POD, SERVICE_RESOURCE, Kind
 from triptych_operator.cluster.refusals import Refusal
 from triptych_operator.controller.audit import Audit
@@ -155,6 +155,20 @@ async def test_what_is_younger_than_the_list_stays(one: Audited) -> None:
     assert len(one.store.children(SHAPES)) == 1
 
 
+async def test_a_list_that_is_as_it_was_is_compared_with_what_is_known_now(one: Audited) -> None:
+    """Its pages are not read again, so that nothing may depend on that."""
+    made = one.put()
+    assert await one.compare() == [SHAPES]
+    assert await one.compare() == []
+    one.store.remove("Deployment", made)  # as by an event that was not true
+    assert await one.compare() == [SHAPES]
+    assert len(one.store.children(SHAPES)) == 1
+    strange = {**made, "metadata": {**made["metadata"], "name": "strange"}}
+    one.store.put("Deployment", strange)
+    assert await one.compare() == [SHAPES]
+    assert [child.key.name for child in one.store.children(SHAPES)] == ["shapes"]
+
+
 async def test_a_newer_object_in_the_store_is_not_read_again(one: Audited) -> None:
     made = one.put()
     newer = {**made, "metadata": {**made["metadata"], "resourceVersion": "999"}}
@@ -188,14 +202,14 @@ async def test_only_its_own_namespaces_are_listed_and_forgotten(tmp_path: Path) 
 
 
 async def test_a_list_of_several_pages_is_compared_whole(one: Audited) -> None:
-    for number in range(PAGE + 5):
+    for number in range(METADATA_PAGE + 5):
         made = thing(POD)
         made["metadata"]["name"] = f"pod-{number:04}"
         one.server.put(POD, made)
     await one.audit.fill()
-    one.server.remove(POD, "n", f"pod-{PAGE + 2:04}")
+    one.server.remove(POD, "n", f"pod-{METADATA_PAGE + 2:04}")
     assert await one.compare(POD) == [SHAPES]
-    assert len(one.store.children(SHAPES)) == PAGE + 4
+    assert len(one.store.children(SHAPES)) == METADATA_PAGE + 4
 
 
 async def until(true: Callable[[], object]) -> None:

@@ -4,6 +4,7 @@ write down how they were called."""
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from importlib.metadata import version
 from pathlib import Path
@@ -94,6 +95,16 @@ def test_what_it_cannot_do_it_says(
     assert code != 0
     assert output == ""
     assert told in said
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="who is not root is told of that first")
+def test_without_go_it_says_so_before_it_builds_anything(environment: dict[str, str]) -> None:
+    programs = Path(environment["PATH"].split(":")[0])
+    for name in ("bash", "dirname", "sed"):
+        (programs / name).symlink_to(shutil.which(name) or name)
+    code, output, said = cluster("node", "up", {**environment, "PATH": str(programs)})
+    assert (code, output) == (1, "")
+    assert "needs Go 1.26 on the PATH" in said
 
 
 def test_a_cluster_that_does_not_answer_is_named(environment: dict[str, str]) -> None:

@@ -7,7 +7,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -132,13 +131,6 @@ async def until_serving(child: Child, url: str, seconds: float) -> None:
                         return
             await asyncio.sleep(0.5)
     raise DidNotStart(f"nothing serves at {url}; the log {child.log} ends:\n{child.tail()}")
-
-
-def free_port() -> int:
-    """A TCP port of the loopback interface that nobody has at the moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def stop_on_signals(task: asyncio.Task[None]) -> None:

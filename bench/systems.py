@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
+from cluster.ports import free_port
+
 from bench import client
 from bench.client import Api
 from bench.model import cache_root, model_folder
-from bench.processes import Child, Command, DidNotStart, free_port, running, until_serving
+from bench.processes import Child, Command, DidNotStart, running, until_serving
 from bench.samples import Load, Sample
 
 OURS: Final = ("fused", "split")

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
+from cluster.kubectl import Cluster
 from triptych_contract.names import Tier
 from triptych_operator.api.quantities import parse_quantity
-
-sys.path.append(str(Path(__file__).resolve().parents[2] / "e2e"))  # no part of the distribution
-
-from cluster.kubectl import Cluster
 
 PERIOD_SECONDS: Final = 2.0
 COMPONENT: Final = "app.kubernetes.io/component"

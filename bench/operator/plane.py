@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
+from cluster.api import Api
+from cluster.control_plane import ControlPlane
+from cluster.kwok import Kwok
+
 from bench.operator.calls import CallLog
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "e2e"))  # no part of the distribution
-
-from cluster.api import Api  # noqa: E402 - only now can it be found
-from cluster.control_plane import ControlPlane  # noqa: E402
-from cluster.kwok import Kwok  # noqa: E402
-
 __all__ = ["AUTHOR", "Api", "ControlPlane", "cluster", "stop_controllers"]
 
 AUTHOR: Final = "admin"  # the user that makes and changes resources

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Final
 
 import aiohttp
 import psutil
+from cluster.ports import free_port
 from prometheus_client.parser import text_string_to_metric_families
 
 from bench.operator import shape
-from bench.processes import Child, Command, DidNotStart, free_port, running, until_serving
+from bench.processes import Child, Command, DidNotStart, running, until_serving
 
 if TYPE_CHECKING:
     from cluster.control_plane import ControlPlane

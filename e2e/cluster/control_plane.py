@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import ssl
 import subprocess
 import time
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Self
 from cluster.audit import AuditLog
 from cluster.certificates import Authority, KeyPair, service_account_key
 from cluster.kubectl import Cluster
+from cluster.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,13 +43,6 @@ def build() -> Path:
     return Path(answer.stdout.strip())
 
 
-def free_port() -> int:
-    """A port that was free on loopback a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @dataclass(frozen=True)
 class Ports:
     """Loopback ports of one control plane."""
@@ -62,7 +55,7 @@ class Ports:
 
     @staticmethod
     def free() -> Ports:
-        """Five ports that were free a moment ago."""
+        """Five ports that nobody else has."""
         return Ports(*(free_port() for _ in range(5)))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, Self
 
 import aiohttp
-from cluster.control_plane import free_port
+from cluster.ports import free_port
 from cluster.waiting import eventually
 
 IMAGE: Final = "registry.example/triptych-worker:test"

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from cluster.control_plane import free_port
+from cluster.ports import free_port
 from cluster.kubectl import Cluster
 from node.processes import stop
 from tools.definitions import wait_until_served

@@ -13,7 +13,8 @@ from typing import Final, Self
 
 from cluster.addresses import own_address
 from cluster.certificates import Authority
-from cluster.control_plane import LOOPBACK, free_port
+from cluster.control_plane import LOOPBACK
+from cluster.ports import free_port
 from cluster.kubectl import Cluster
 from node.processes import stop
 from tools.definitions import wait_until_served

@@ -13,7 +13,8 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 import yaml
-from cluster.control_plane import LOOPBACK, free_port
+from cluster.control_plane import LOOPBACK
+from cluster.ports import free_port
 from cluster.kubectl import Cluster
 from node.processes import stop
 from tools.programs import CHART, program

@@ -15,7 +15,8 @@ from typing import Self
 
 import yaml
 from cluster.addresses import own_address
-from cluster.control_plane import ControlPlane, free_port
+from cluster.control_plane import ControlPlane
+from cluster.ports import free_port
 from tools.programs import Object
 
 STOP_SECONDS = 20.0

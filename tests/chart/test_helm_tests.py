@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from cluster.control_plane import free_port
+from cluster.ports import free_port
 from openai_server import serving
 from tools.programs import Helm, Object, is_hook
 from triptych_operator.controller.health import serve

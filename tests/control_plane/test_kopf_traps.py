@@ -15,9 +15,10 @@ import aiohttp
 import pytest
 from cluster.api import Object
 from cluster.children import COLLECTIONS, PODS
-from cluster.control_plane import ControlPlane, free_port
+from cluster.control_plane import ControlPlane
 from cluster.kubectl import Cluster
 from cluster.operator_process import IMAGE
+from cluster.ports import free_port
 from cluster.waiting import eventually
 from control_plane.faults.answers import Refuse
 from control_plane.faults.proxy import FaultProxy

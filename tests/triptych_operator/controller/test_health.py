@@ -1,6 +1,7 @@
 import aiohttp
 import pytest
-from cluster.control_plane import free_port
+from cluster.ports import free_port
+from triptych_operator.controller import audit, workers  # noqa: F401 - for their metrics
 from triptych_operator.controller.health import serve
 from triptych_operator.controller.settings import Listen
 

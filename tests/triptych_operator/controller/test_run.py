@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 from api_server import ApiServer, refusing, status
 from children_of import PLATFORM
-from cluster.control_plane import free_port
+from cluster.ports import free_port
 from cluster.waiting import eventually
 from triptych_contract.errors import InvalidRequest
 from triptych_operator.cluster.kinds import LEASE

@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 from api_server import ApiServer
 from cluster.certificates import Authority, KeyPair
-from cluster.control_plane import free_port
+from cluster.ports import free_port
 from cluster.waiting import eventually
 from metrics_api.fronts import FRONT, put_chart, put_front_proxy
 from triptych_contract.errors import Unavailable

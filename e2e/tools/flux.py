@@ -7,8 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from cluster.ports import free_port
 from cluster.kubectl import Cluster
+from cluster.ports import free_port
 from node.processes import stop
 from tools.definitions import wait_until_served
 from tools.programs import program, sources

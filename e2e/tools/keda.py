@@ -14,8 +14,8 @@ from typing import Final, Self
 from cluster.addresses import own_address
 from cluster.certificates import Authority
 from cluster.control_plane import LOOPBACK
-from cluster.ports import free_port
 from cluster.kubectl import Cluster
+from cluster.ports import free_port
 from node.processes import stop
 from tools.definitions import wait_until_served
 from tools.programs import program, sources

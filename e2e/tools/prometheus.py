@@ -14,8 +14,8 @@ from typing import Any, Final, Self
 
 import yaml
 from cluster.control_plane import LOOPBACK
-from cluster.ports import free_port
 from cluster.kubectl import Cluster
+from cluster.ports import free_port
 from node.processes import stop
 from tools.programs import CHART, program
 

@@ -87,7 +87,8 @@ shapes-train-encoder: ## train its second encoder again, against the committed l
 # What `make test` samples; docs/sweeps.md has what it found.
 sweeps = $(addprefix tests/control_plane/, test_schema_sweep.py test_near_misses.py test_live_sweep.py \
 	test_random_walks.py test_crashes.py test_watches.py test_keda_itself.py) tests/mutants \
-	tests/coherence tests/triptych_contract/test_key_attacks.py tests/node/test_product.py
+	tests/coherence tests/triptych_contract/test_key_attacks.py tests/gitops/test_flux.py \
+	tests/node/test_product.py
 .PHONY: sweep
 sweep: ## sweeps that `make test` samples, in full: every write, place, walk (hours; ARGS for pytest)
 	TRIPTYCH_SWEEP=full $(run) pytest -q --durations=15 $(sweeps) $(ARGS)

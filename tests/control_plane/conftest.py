@@ -7,7 +7,6 @@ or pods of tests go there; tests that control the API server process itself are 
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import subprocess
 import time
@@ -21,6 +20,7 @@ from cluster.control_plane import ControlPlane
 from cluster.kubectl import Cluster
 from cluster.kwok import Kwok
 from control_plane.faults.sweep import FULL
+from control_plane.pod_pages import random_network
 
 ROOT = Path(__file__).resolve().parents[2]
 DEFINITION_SECONDS = 60.0
@@ -75,8 +75,8 @@ def namespace(cluster: Cluster) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def network() -> str:
-    """Addresses of loopback that no other run on this machine has, most likely."""
-    return f"127.{random.randint(64, 250)}.{random.randint(0, 250)}.0/24"
+    """Where pods of this module have their addresses."""
+    return random_network()
 
 
 @pytest.fixture(scope="module")

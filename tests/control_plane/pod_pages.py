@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import random
 from collections.abc import Mapping
 from typing import Final, Self
 
@@ -15,6 +16,11 @@ from triptych_worker.serving.metrics import Metrics
 
 _TEXT: Final = "text/plain; version=0.0.4"  # without it Prometheus reads no page
 ADDRESSES: Final = 64  # from the first of the network on; kwok gives them out in order
+
+
+def random_network() -> str:
+    """Addresses of loopback that no other run on this machine has, most likely."""
+    return f"127.{random.randint(64, 250)}.{random.randint(0, 250)}.0/24"
 
 
 def played_by(nodes: str) -> dict[str, object]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import json
 import ssl
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import aiohttp
 import pytest
@@ -21,13 +20,13 @@ from cluster.certificates import KeyPair
 from cluster.control_plane import ControlPlane, free_port
 from cluster.operator_process import OperatorProcess
 from cluster.waiting import eventually
+from control_plane.embedded_metrics import NAME, charted, operator
 from control_plane.pod_pages import PodPages, played_by
 from mms_builders import manifest
 from triptych_operator.desired.naming import DELETION_COST
 from triptych_operator.metrics_api.provider import PERIOD
 from triptych_worker.domain import Load
 
-NAME: Final = "v1beta1.external.metrics.k8s.io"
 API_SERVICE: Final = f"/apis/apiregistration.k8s.io/v1/apiservices/{NAME}"
 RESOURCE: Final = "/apis/triptych.dev/v1alpha1/namespaces/{}/multimodalservices/shapes"
 SERVED: Final = "/apis/external.metrics.k8s.io/v1beta1"
@@ -162,53 +161,6 @@ class Stage:
         except TimeoutError as error:
             stands = json.dumps(await self.scaling_conditions(), indent=1)
             raise TimeoutError(f"{error}\n{stands}\n{self.operator.tail()}") from error
-
-
-def front(namespace: str) -> list[dict[str, Any]]:
-    """The Service and the APIService, as the chart makes them."""
-    port = {"name": "metrics-api", "port": 443, "protocol": "TCP"}
-    service = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": "triptych-metrics", "namespace": namespace},
-        "spec": {"ports": [port]},
-    }
-    spec = {
-        "group": "external.metrics.k8s.io",
-        "version": "v1beta1",
-        "groupPriorityMinimum": 100,
-        "versionPriority": 100,
-        "service": {"name": "triptych-metrics", "namespace": namespace, "port": 443},
-    }
-    api_service = {
-        "apiVersion": "apiregistration.k8s.io/v1",
-        "kind": "APIService",
-        "metadata": {"name": NAME},
-        "spec": spec,
-    }
-    return [service, api_service]
-
-
-@contextlib.contextmanager
-def charted(control_plane: ControlPlane, namespace: str) -> Iterator[None]:
-    """The chart's objects for as long as it lasts: a cluster has one such API."""
-    items = {"apiVersion": "v1", "kind": "List", "items": front(namespace)}
-    control_plane.kubectl("apply", "-f", "-", manifest=json.dumps(items))
-    try:
-        yield
-    finally:
-        control_plane.kubectl("delete", "apiservice", NAME)
-
-
-def operator(
-    control_plane: ControlPlane, log: Path, namespace: str, address: str, *, election: str = ""
-) -> OperatorProcess:
-    """One that serves at ``address``."""
-    flags = (f"--metrics-service={namespace}/triptych-metrics", f"--metrics-address={address}")
-    kubeconfig = control_plane.kubeconfig
-    return OperatorProcess(
-        kubeconfig, log, namespace, arguments=flags, election=election, asks_pods=True
-    )
 
 
 @pytest.fixture

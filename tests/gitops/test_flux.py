@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-import itertools
+import re
 import shutil
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from cluster.api import Api, Object
+from cluster.audit import Entry
 from cluster.control_plane import ControlPlane
 from cluster.kwok import PLAYS, Kwok, Plays
 from cluster.operator_process import OperatorProcess
 from cluster.waiting import eventually
+from control_plane.faults.counts import untrue_counts
+from control_plane.faults.history import Change, recorded, violations
 from control_plane.faults.sweep import FULL
+from gitops.autoscaled import AUTOSCALER, ENCODERS, autoscaled, scaled_spec
 from tools.definitions import wait_until_served
 from tools.flux import NAMESPACE, Flux
 from tools.git_server import BRANCH, GitServer
@@ -30,8 +32,8 @@ pytestmark = [
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVICES = "/apis/triptych.dev/v1alpha1/namespaces/models/multimodalservices"
-KUSTOMIZATION = f"/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/{NAMESPACE}/kustomizations/models"
-DEPLOYMENT = "/apis/apps/v1/namespaces/models/deployments/shapes-fused"
+KUSTOMIZATIONS = f"/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/{NAMESPACE}/kustomizations"
+KUSTOMIZATION = f"{KUSTOMIZATIONS}/models"
 MOVING_SECONDS = 600.0 if FULL else 20.0
 SECONDS = 90.0  # for Flux to see a commit and judge what came of it, on a busy machine
 CHILD_KINDS = "deployments,services,configmaps,serviceaccounts,networkpolicies,hpa,pdb"
@@ -160,49 +162,64 @@ async def test_a_service_follows_its_commits_and_flux_its_health(
         await eventually(nothing_left, "the children's deletion", seconds=SECONDS)
 
 
-async def test_replicas_that_an_autoscaler_moves_are_no_drift(
+async def test_replicas_that_the_autoscaler_moves_are_no_drift(
     control_plane: ControlPlane, flux: Flux, repository: GitServer, tmp_path: Path
 ) -> None:
-    autoscaling = {"min": 1, "max": 5, "metrics": [{"signal": "CPUUtilization", "target": "50"}]}
-    tier = {"autoscaling": autoscaling, "resources": {"requests": {"cpu": "10m"}}}
-    kubeconfig = control_plane.kubeconfig
-    async with Api(kubeconfig) as api, OperatorProcess(kubeconfig, tmp_path / "log", "models"):
-        commit = repository.commit(service(tiers={"fused": tier}), "Scale by load")
-        await until(api, commit, "Ready", "True")
-        service_before, deployment_before = await both(api)
-        said_before = len(flux.log("kustomize-controller"))
-        moves = await move_replicas(api)
-        await until(api, commit, "Ready", "True")
-        service_after, deployment_after = await both(api)
-    assert service_after["metadata"]["generation"] == service_before["metadata"]["generation"]
-    # Each move is one change of the Deployment, and nobody made another.
-    generations = [one["metadata"]["generation"] for one in (deployment_before, deployment_after)]
-    assert generations[1] - generations[0] == len(moves)
-    assert deployment_after["spec"]["replicas"] == moves[-1]
-    said = flux.log("kustomize-controller")[said_before:]
-    applied = '"MultimodalService/models/shapes":'
-    assert f'{applied}"unchanged"' in said
-    assert f'{applied}"configured"' not in said
+    async with autoscaled(control_plane, "models", tmp_path) as tier:
+        commit = repository.commit(service(**scaled_spec()), "Scale by load")
+        await until(tier.api, commit, "Ready", "True")
+        before, resource, said = await tier.encoders(), await tier.resource(), len(applied(flux))
+        since = control_plane.audit.position()
+        async with (
+            recorded(tier.api, "models") as history,
+            recorded(tier.api, NAMESPACE, {"Kustomization": KUSTOMIZATIONS}) as judged,
+        ):
+            asked = await tier.follow(MOVING_SECONDS)
+            await until(tier.api, commit, "Ready", "True")
+        after, changes = await tier.encoders(), history.ordered()
+        assert (await tier.resource())["spec"] == resource["spec"]
+        writes = list(control_plane.audit.entries(since, namespace="models"))
+    moves = moves_of(writes)
+    generations = [one["metadata"]["generation"] for one in (before, after)]
+    assert generations[1] - generations[0] == moves >= asked, "each move is one, and all there is"
+    assert owners_of_replicas(after) == set(), "moves through /scale are nobody's field"
+    assert violations(changes) + untrue_counts(changes, "encoder") == []
+    assert "True" in said_by(changes, "MultimodalService", "Reconciling"), "pods were waited for"
+    assert "True" not in said_by(changes, "MultimodalService", "Stalled")
+    assert "False" not in said_by(judged.ordered(), "Kustomization", "Ready")
+    print(f"{moves} moves, applied {len(applied(flux)) - said} times")
+    assert set(applied(flux)[said:]) == {"unchanged"}
 
 
-async def both(api: Api) -> tuple[Object, Object]:
-    return await api.get(f"{SERVICES}/shapes"), await api.get(DEPLOYMENT)
+def moves_of(writes: Iterable[Entry]) -> int:
+    """How often the autoscaler changed the number of pods of a Deployment, as it alone did."""
+    scaling = [
+        one
+        for one in writes
+        if one.write.resource == "deployments" and one.write.subresource != "status"
+    ]
+    assert {(one.user, one.name, one.write.subresource) for one in scaling} == {
+        (AUTOSCALER, ENCODERS, "scale")
+    }
+    return sum(one.code == 200 for one in scaling)
 
 
-async def move_replicas(api: Api) -> list[int]:
-    """Scales as an autoscaler does, for a while; gives the numbers in turn."""
-    moves: list[int] = []
-    deadline = time.monotonic() + MOVING_SECONDS
-    for replicas in itertools.cycle((3, 2, 4, 1)):
-        if time.monotonic() > deadline:
-            return moves
-        moves.append(replicas)
-        await api.merge(f"{DEPLOYMENT}/scale", {"spec": {"replicas": replicas}})
+def owners_of_replicas(deployment: Object) -> set[str]:
+    """Who has applied or written the number of pods as a field of the Deployment."""
+    return {
+        one["manager"]
+        for one in deployment["metadata"]["managedFields"]
+        if "f:replicas" in one["fieldsV1"].get("f:spec", {})
+    }
 
-        async def moved(wanted: int = replicas) -> bool:
-            status = (await api.get(DEPLOYMENT))["status"]
-            return bool(status.get("readyReplicas") == status.get("replicas") == wanted)
 
-        await eventually(moved, f"{replicas} ready replicas", seconds=SECONDS)
-        await asyncio.sleep(1.0)
-    raise AssertionError("a cycle does not end")
+def applied(flux: Flux) -> list[str]:
+    """What came of each time that Flux applied the service."""
+    said = flux.log("kustomize-controller")
+    return re.findall(r'"MultimodalService/models/shapes":"(\w+)"', said)
+
+
+def said_by(changes: Iterable[Change], kind: str, name: str) -> set[str]:
+    """Every status that a condition of the objects of a kind has had."""
+    bodies = (change.body for change in changes if change.kind == kind)
+    return {condition({"status": {}, **body}, name)["status"] for body in bodies}

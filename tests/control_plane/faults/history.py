@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MARK: Final = "test.triptych.dev/mark"  # annotation of pods: which edit of the spec made them
 COMPONENT: Final = "app.kubernetes.io/component"
 RESOURCE: Final = "MultimodalService"
-_WATCHED: Final = {RESOURCE: SERVICES, "Deployment": COLLECTIONS["Deployment"], "Pod": PODS}
+_OF_SERVICES: Final = {RESOURCE: SERVICES, "Deployment": COLLECTIONS["Deployment"], "Pod": PODS}
 _MOMENT: Final = 0.3  # seconds for the last events to arrive
 
 
@@ -48,12 +48,15 @@ class History:
 
 
 @asynccontextmanager
-async def recorded(api: Api, namespace: str) -> AsyncIterator[History]:
-    """Records while inside the ``async with``."""
+async def recorded(
+    api: Api, namespace: str, paths: Mapping[str, str] = _OF_SERVICES
+) -> AsyncIterator[History]:
+    """Records while inside the ``async with``, by default what statuses are judged by; ``paths`` of
+    collections by kind."""
     history = History()
     tasks = [
         asyncio.create_task(_follow(api, path.format(namespace), kind, history))
-        for kind, path in _WATCHED.items()
+        for kind, path in paths.items()
     ]
     try:
         yield history

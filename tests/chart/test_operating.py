@@ -32,6 +32,7 @@ spec:
     decode: {replicas: 2}
 """
 TO_FUSED = {"spec": {"topology": "Fused", "tiers": {"encoder": None, "decode": None}}}
+SAID_SECONDS = 60.0
 CHILDREN = "sa,cm,svc,netpol,pdb,deploy,hpa"
 
 
@@ -119,7 +120,27 @@ def test_a_right_that_is_missing_is_named_in_the_log(
     deployment = deployment_of(helm, namespace)
     account = account_of(control_plane, deployment, tmp_path)
     with ChartedOperator(deployment, account, tmp_path / "operator.log") as operator:
-        deadline = time.monotonic() + 60
-        while MISSING[values] not in operator.log():
-            assert time.monotonic() < deadline, operator.log()
-            time.sleep(0.2)
+        until_said(operator, MISSING[values])
+
+
+def test_a_definition_that_is_missing_is_asked_for_and_then_work_begins(
+    control_plane: ControlPlane, helm: Helm, namespace: str, tmp_path: Path
+) -> None:
+    without = "--set=crds.install=false"
+    helm.run("install", "triptych", CHART, f"--namespace={namespace}", without)
+    deployment = deployment_of(helm, namespace)
+    account = account_of(control_plane, deployment, tmp_path)
+    with ChartedOperator(deployment, account, tmp_path / "operator.log") as operator:
+        until_said(operator, "install the resource definition: kubectl apply -f crds/")
+        control_plane.kubectl("apply", "-f", str(CHART.parents[1] / "crds"))
+        wait_until_served(control_plane, DEFINITION)
+        control_plane.kubectl("apply", "-n", namespace, "-f", "-", manifest=SERVICE)
+        wait_ready(control_plane, namespace)
+
+
+def until_said(operator: ChartedOperator, words: str) -> None:
+    """Waits until the operator has logged ``words``."""
+    deadline = time.monotonic() + SAID_SECONDS
+    while words not in operator.log():
+        assert time.monotonic() < deadline, operator.log()
+        time.sleep(0.2)

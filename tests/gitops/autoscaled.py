@@ -14,8 +14,8 @@ from cluster.addresses import own_address
 from cluster.api import Api, Object
 from cluster.children import COLLECTIONS, PODS, SERVICES
 from cluster.control_plane import ControlPlane
-from cluster.ports import free_port
 from cluster.kwok import READY_AFTER, Kwok
+from cluster.ports import free_port
 from cluster.waiting import eventually
 from control_plane.embedded_metrics import charted, operator
 from control_plane.pod_pages import PodPages, played_by, random_network

@@ -20,18 +20,23 @@ TAIL_BYTES: Final = 64 * 1024  # read from the end of a log to find its last lin
 
 
 class LocalProcess:
-    """A child in a session of its own, so that Ctrl-C in the terminal reaches us alone.
+    """A child in a process group of its own, so that Ctrl-C in the terminal reaches us alone.
 
     Its stderr, and what it prints on stdout, goes to ``log``. A child outlives none of our own
-    sudden deaths where the machine has util-linux's ``setpriv``.
+    sudden deaths where the machine has util-linux's ``setpriv``. ``niceness`` is added to ours.
     """
 
     def __init__(
-        self, name: str, argv: Sequence[str], environment: Mapping[str, str], log: Path
+        self,
+        name: str,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        log: Path,
+        niceness: int = 0,
     ) -> None:
         self.name = name
         self.log = log
-        self._argv = (*_tied_to_parent(), *argv)
+        self._argv = (*_tied_to_parent(), *_nicer(niceness), *argv)
         self._environment = {**os.environ, **environment}
         self._child: asyncio.subprocess.Process | None = None
         self._ready: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()
@@ -164,3 +169,8 @@ def _tied_to_parent() -> tuple[str, ...]:
     """A prefix that has Linux end the child when we die without a chance to do it."""
     setpriv = shutil.which("setpriv")
     return (setpriv, "--pdeathsig", "TERM", "--") if setpriv else ()
+
+
+def _nicer(niceness: int) -> tuple[str, ...]:
+    """A prefix that has the scheduler prefer other processes when cores are short."""
+    return ("nice", "-n", str(niceness)) if niceness else ()

@@ -18,6 +18,7 @@ from triptych_operator.api.service import MultimodalService
 from triptych_operator.local.events import Event, Happening, Report
 from triptych_operator.local.plan import (
     DRAIN_ORDER,
+    NICENESS,
     LocalPlan,
     PlannedProcess,
     deaths_in_a_row,
@@ -115,6 +116,7 @@ class Supervisor:
             self._program(planned, path),
             {"OMP_NUM_THREADS": str(self._plan.threads), "PYTHONUNBUFFERED": "1"},
             self._place.logs / f"{planned.name}.log",
+            NICENESS.get(planned.tier, 0),
         )
         started = time.monotonic()
         if run is None:

@@ -5,6 +5,7 @@ line and then does what BEHAVIOUR says. Everything it is told by signals it writ
 """
 
 import json
+import os
 import signal
 import socket
 import sys
@@ -22,7 +23,7 @@ def main(behaviour: str, path: Path) -> None:
         sys.exit("cannot load: the folder is empty")
     signal.signal(signal.SIGTERM, lambda *_: end(trace, behaviour))
     if behaviour != "silent":
-        print("warming up")
+        print(f"warming up, niceness {os.nice(0)}")
         addresses = {kind: f"127.0.0.1:{it.getsockname()[1]}" for kind, it in sockets.items()}
         if "gateway" not in path.name:
             addresses["http"] = ""

@@ -90,6 +90,16 @@ async def test_the_gateway_starts_after_the_workers_and_knows_their_addresses(
         assert address == at["gateway-0"]
 
 
+async def test_decode_gives_way_to_the_others_where_cores_are_short(tmp_path: Path) -> None:
+    async with watched(tmp_path) as it:
+        await it.supervisor.start()
+        ours = os.nice(0)
+        expected = {"decode-0": min(19, ours + 5), "prefill-0": ours, "encoder-0": ours}
+        for name, niceness in expected.items():
+            log = (tmp_path / f"{name}.log").read_text()
+            assert f"niceness {niceness}\n" in log, name
+
+
 async def test_draining_goes_from_the_gateway_to_the_encoders(tmp_path: Path) -> None:
     async with watched(tmp_path) as it:
         await it.supervisor.start()

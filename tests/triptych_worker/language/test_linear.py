@@ -35,9 +35,9 @@ def test_a_projection_is_the_product_with_what_follows_it(
     assert torch.equal(other, kept)
 
 
-def test_float32_on_a_cpu_is_packed_and_nothing_else() -> None:
+def test_a_projection_is_packed_where_that_pays() -> None:
     assert isinstance(projection(WEIGHT), PackedProjection)
-    assert isinstance(projection(WEIGHT.bfloat16()), PlainProjection)
+    assert isinstance(projection(WEIGHT.half()), PlainProjection)
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -57,5 +57,5 @@ def test_few_rows_are_filled_up(rows: int, total: int) -> None:
 
 
 def test_rows_that_no_packed_product_takes_are_not_filled_up() -> None:
-    assert len(filled(torch.ones(1, 24, dtype=torch.bfloat16))) == 1
-    assert filled_up([3], WEIGHT.bfloat16()) == [3]
+    assert len(filled(torch.ones(1, 24, dtype=torch.float16))) == 1
+    assert filled_up([3], WEIGHT.half()) == [3]

@@ -7,13 +7,14 @@ import torch
 from torch import nn
 from transformers.models.qwen2_5_vl.configuration_qwen2_5_vl import Qwen2_5_VLVisionConfig
 from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLMLP, Qwen2_5_VLRMSNorm
-from triptych_worker.vision.packed import FusedRmsNorm, PackedGatedMlp, PackedLinear, can_pack, pack
-
-CPU = torch.device("cpu")
+from triptych_worker.packing import packs
+from triptych_worker.vision.packed import FusedRmsNorm, PackedGatedMlp, PackedLinear, pack
 
 pytestmark = [
     pytest.mark.torch,
-    pytest.mark.skipif(not can_pack(torch.float32, CPU), reason="torch without oneDNN"),
+    pytest.mark.skipif(
+        not packs(torch.float32, torch.device("cpu")), reason="torch without oneDNN"
+    ),
 ]
 
 
@@ -49,6 +50,11 @@ def test_every_layer_that_has_a_packed_form_is_replaced() -> None:
     assert isinstance(packed["norm"], FusedRmsNorm)
 
 
-def test_other_types_and_devices_are_left_alone() -> None:
-    assert not can_pack(torch.bfloat16, CPU)
-    assert not can_pack(torch.float32, torch.device("cuda"))
+def test_in_bfloat16_they_are_rounded_no_worse_than_the_layers_replaced() -> None:
+    exact, plain, packed = layers(), layers().bfloat16(), layers().bfloat16()
+    pack(packed)
+    rows = torch.randn(200, 48, generator=torch.Generator().manual_seed(1)).bfloat16()
+    for name in plain:
+        wanted = exact[name](rows.float())
+        errors = [(one[name](rows).float() - wanted).abs().mean() for one in (packed, plain)]
+        assert errors[0] <= 1.02 * errors[1], name

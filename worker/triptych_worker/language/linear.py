@@ -1,8 +1,8 @@
 """Matrix products with what follows them done in the same pass over memory.
 
-On a CPU in float32 the weight is laid out beforehand as oneDNN's kernels read it: with 8 rows that
-takes two thirds of the time of PyTorch's own product, for a vocabulary's projection half of it.
-Sums are taken in another order, so results differ within float32 rounding.
+On a CPU the weight is laid out beforehand as oneDNN's kernels read it: with 8 rows that takes two
+thirds of the time of PyTorch's own product, for a vocabulary's projection half of it. Sums are
+taken in another order, so results differ within rounding.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import Final, Protocol
 
 import torch
 from torch.nn.functional import linear, pad, silu
+
+from triptych_worker.packing import packs
 
 # Rows that the layout is made for; measured best over 1 to 300 of them.
 _ROWS: Final = 8
@@ -100,18 +102,10 @@ class PackedProjection:
         return output
 
 
-def packs(weight: torch.Tensor) -> bool:
-    """Whether packing was found to pay for weights like this one."""
-    return (
-        weight.device.type == "cpu"
-        and weight.dtype == torch.float32
-        and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call] # left so there
-    )
-
-
 def projection(weight: torch.Tensor, bias: torch.Tensor | None = None) -> Projection:
     """The product with ``weight`` [out, in], packed if that pays."""
-    return (PackedProjection if packs(weight) else PlainProjection)(weight, bias)
+    kind = PackedProjection if packs(weight.dtype, weight.device) else PlainProjection
+    return kind(weight, bias)
 
 
 def joined(*layers: torch.nn.Linear) -> Projection:
@@ -124,10 +118,10 @@ def joined(*layers: torch.nn.Linear) -> Projection:
 def filled(rows: torch.Tensor) -> torch.Tensor:
     """``rows`` [n, width], with zeros below where so few rows are not worth it."""
     missing = _LEAST_ROWS - len(rows)
-    return pad(rows, (0, 0, 0, missing)) if missing > 0 and packs(rows) else rows
+    return pad(rows, (0, 0, 0, missing)) if missing > 0 and packs(rows.dtype, rows.device) else rows
 
 
 def filled_up(index: Sequence[int], weight: torch.Tensor) -> list[int]:
     """Indices of rows, with the first row's repeated up to as many as ``filled`` would make."""
-    missing = _LEAST_ROWS - len(index) if packs(weight) else 0
+    missing = _LEAST_ROWS - len(index) if packs(weight.dtype, weight.device) else 0
     return [*index, *[index[0]] * missing]

@@ -17,8 +17,9 @@ from transformers.models.smolvlm import modeling_smolvlm
 from triptych_contract.errors import InvalidModel
 
 from triptych_worker.domain import VisionModel
+from triptych_worker.packing import packs
 from triptych_worker.vision import qwen
-from triptych_worker.vision.packed import can_pack, pack
+from triptych_worker.vision.packed import pack
 from triptych_worker.vision.qwen import QwenVision
 from triptych_worker.vision.smolvlm import SmolVLMVision
 from triptych_worker.weights import ModelFolder, Part, PartWeights, load_part, open_folder
@@ -67,7 +68,7 @@ def load_vision(
     else:
         module = _tiled_modules(chosen, config, weights).to(device)
         vision = SmolVLMVision(module["vision_model"], module["connector"], weights.digest, limit)
-    if can_pack(dtype, device):
+    if packs(dtype, device):
         pack(module)
     return vision
 

@@ -169,7 +169,7 @@ def _verdict(view: TopView) -> tuple[str, str]:
         return f"limited by {view.limiting}", "bold yellow"
     waiting = [row.tier for row in view.tiers if row.ready < row.desired]
     if waiting:
-        return f"not ready: {', '.join(waiting)} (triptych status says why)", "bold red"
+        return f"not ready: {', '.join(waiting)}; see triptych status", "bold red"
     return "nothing limits", "green"
 
 

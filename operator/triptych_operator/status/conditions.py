@@ -20,7 +20,7 @@ from triptych_operator.observed.snapshot import Snapshot, TierSnapshot
 from triptych_operator.observed.troubles import MESSAGE_LIMIT, Reason, Trouble
 from triptych_operator.rollout.completeness import is_complete
 
-_PROGRESS_LIMIT: Final = 4 * MESSAGE_LIMIT  # characters that a condition's message may have
+_WHOLE_LIMIT: Final = 4 * MESSAGE_LIMIT  # characters of a condition's message
 _TIER_CONDITIONS: Final = {
     Tier.ENCODER: ConditionType.ENCODER_READY,
     Tier.PREFILL: ConditionType.PREFILL_READY,
@@ -149,7 +149,7 @@ def _overall(
         message = "every pod of every tier has the current revision and is ready"
         ready = _Verdict(ConditionType.READY, "True", Reason.ALL_TIERS_READY, message)
         return [ready, *_going(former)]
-    progress = "; ".join(_held_up(view) for view in waiting)[:_PROGRESS_LIMIT]
+    progress = "; ".join(_progress(view) for view in waiting)
     if refusal is not None and not refusal.stalls:
         return [
             _Verdict(ConditionType.READY, "False", refusal.reason, refusal.message),
@@ -160,8 +160,9 @@ def _overall(
             _Verdict(ConditionType.READY, "False", stalling.reason, stalling.message),
             _Verdict(ConditionType.STALLED, "True", stalling.reason, stalling.message),
         ]
+    causes = "; ".join(_held_up(view) for view in waiting)[:_WHOLE_LIMIT]
     return [
-        _Verdict(ConditionType.READY, "False", Reason.TIERS_NOT_READY, progress),
+        _Verdict(ConditionType.READY, "False", Reason.TIERS_NOT_READY, causes),
         _Verdict(ConditionType.RECONCILING, "True", Reason.ROLLING_OUT, progress),
     ]
 

@@ -126,7 +126,7 @@ def test_pods_that_are_not_there_hold_it_up_too() -> None:
         TierRow(Tier.GATEWAY, ready=1, desired=1, silent=0, signals=(), wait=None, hits={}),
     )
     head = text(TopView("n/s", rows, None, None, None), 80)[0]
-    assert head == "n/s   not ready: fused (triptych status says why)"
+    assert head == "n/s   not ready: fused; see triptych status"
 
 
 def test_where_nothing_happens_it_says_so() -> None:

@@ -121,10 +121,9 @@ def test_the_message_says_which_tier_lacks_what() -> None:
 
 def test_the_message_says_what_a_tier_waits_for() -> None:
     made = status(snapshot(decode_of(2, "new", NEW, Pod("b", "new", trouble=NO_ROOM))))
-    for type_ in (ConditionType.READY, ConditionType.RECONCILING):
-        found = condition(made, type_)
-        assert found is not None
-        assert found.message == f"decode: 1 of 2 pods ready (Unschedulable: {NO_ROOM.message})"
+    found = condition(made, ConditionType.READY)
+    assert found is not None
+    assert found.message == f"decode: 1 of 2 pods ready (Unschedulable: {NO_ROOM.message})"
 
 
 def test_long_causes_of_all_tiers_fit_into_the_message() -> None:

@@ -83,9 +83,8 @@ def _plan(part: str, options: argparse.Namespace) -> Plan:
         "overhead": OURS,
         "crosscheck": ("split",),
     }[part]
-    tuning = Tuning(
-        options.threads, options.transport, dict(pair.split("=", 1) for pair in options.env)
-    )
+    environment = dict(pair.split("=", 1) for pair in options.env)
+    tuning = Tuning(options.threads, options.transport, options.dtype, environment)
     return Plan(
         systems=tuple(name for name in everything if name in options.systems),
         concurrency=tuple(options.concurrency),
@@ -131,6 +130,9 @@ def _parser() -> argparse.ArgumentParser:
         "--threads", type=int, default=CORES, help="of each of our workers (default: the cores)"
     )
     parser.add_argument("--transport", choices=("auto", "grpc", "nixl"), default="auto")
+    parser.add_argument(
+        "--dtype", choices=("float32", "bfloat16"), default="float32", help="of all systems"
+    )
     parser.add_argument(
         "--env", nargs="*", default=[], metavar="NAME=VALUE", help="for our processes only"
     )

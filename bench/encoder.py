@@ -1,7 +1,7 @@
 """The encoder against transformers: ``python -m bench.encoder``.
 
-Pictures of 448 x 448 through the benchmark's Qwen2.5-VL in float32: ``get_image_features`` once per
-picture, and ours on the batch, in turns, so that both see the same machine.
+Pictures of 448 x 448 through the benchmark's Qwen2.5-VL: ``get_image_features`` once per picture,
+and ours on the batch, in turns, so that both see the same machine.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bench.model import model_folder
 GRID = (1, 32, 32)
 TOKENS = 256
 PATCH_VALUES = 3 * 2 * 14 * 14
-TOLERANCE = 1e-4
+TOLERANCE = {"float32": 1e-4, "bfloat16": 6e-2}
 
 
 def main() -> None:
@@ -31,13 +31,13 @@ def main() -> None:
     options = _parser().parse_args()
     torch.set_num_threads(options.threads)
     folder = options.model or model_folder()
-    whole = AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32).eval().model
-    vision = load_vision(folder, None, torch.float32, torch.device("cpu"))
+    whole = AutoModelForImageTextToText.from_pretrained(folder, dtype=options.dtype).eval().model
+    vision = load_vision(folder, None, getattr(torch, options.dtype), torch.device("cpu"))
     print("| pictures | get_image_features in a loop, s | ours, s | ratio |")
     print("|---|---|---|---|")
     for batch in options.batches:
         items = _pictures(batch)
-        _check(whole, vision.encode(items), items)
+        _check(whole, vision.encode(items), items, TOLERANCE[options.dtype])
         theirs, ours = _in_turns(
             lambda items=items: _features(whole, items),
             lambda items=items: vision.encode(items),
@@ -51,6 +51,7 @@ def main() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", type=Path, help="a Qwen2.5-VL folder; the benchmark's if absent")
+    parser.add_argument("--dtype", choices=TOLERANCE, default="float32")
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 4, 8])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
@@ -75,15 +76,19 @@ def _features(whole: Any, items: list[EncodeInput]) -> list[torch.Tensor]:
     grid = torch.tensor([GRID])
     with torch.inference_mode():
         return [
-            whole.get_image_features(item.tensors["pixel_values"], grid).pooler_output[0]
+            whole.get_image_features(
+                item.tensors["pixel_values"].to(whole.dtype), grid
+            ).pooler_output[0]
             for item in items
         ]
 
 
-def _check(whole: Any, ours: list[torch.Tensor], items: list[EncodeInput]) -> None:
+def _check(
+    whole: Any, ours: list[torch.Tensor], items: list[EncodeInput], tolerance: float
+) -> None:
     for one, other in zip(_features(whole, items), ours, strict=True):
         difference = float((one - other).abs().max() / one.abs().max())
-        if difference > TOLERANCE:
+        if difference > tolerance:
             raise SystemExit(f"embeddings differ by {difference:.1e} of their scale")
 
 

@@ -1,5 +1,5 @@
 """``generate()`` in a loop, as a program that connects to the Unix socket it is given, reads one
-request a line and writes one answer a line.
+request a line and writes one answer a line. Its second argument is the type of the weights.
 
 A request is ``{"seed": int, "tokens": int}``; the answer has the times of ``bench.samples.Sample``.
 What is timed is what a server does too: PNG, processor, generation, tokens to text.
@@ -47,7 +47,7 @@ def main() -> None:
     """Answers until the socket closes."""
     torch.set_num_threads(os.cpu_count() or 1)
     processor = AutoProcessor.from_pretrained(model_folder())
-    model = AutoModelForImageTextToText.from_pretrained(model_folder(), dtype=torch.float32).eval()
+    model = AutoModelForImageTextToText.from_pretrained(model_folder(), dtype=sys.argv[2]).eval()
     content = [{"type": "image"}, {"type": "text", "text": QUESTION}]
     prompt = processor.apply_chat_template(
         [{"role": "user", "content": content}], add_generation_prompt=True, tokenize=False

@@ -97,9 +97,9 @@ async def start(
     """The systems of the plan, one after the other; a peer that is not installed is left out."""
     logs = log_folder()
     starters = {
-        "generate": lambda: generate_loop(logs),
-        "transformers": lambda: transformers_serve(logs),
-        "vllm": lambda: vllm(logs, eager=plan.vllm_eager),
+        "generate": lambda: generate_loop(logs, plan.tuning.dtype),
+        "transformers": lambda: transformers_serve(logs, plan.tuning.dtype),
+        "vllm": lambda: vllm(logs, plan.tuning.dtype, eager=plan.vllm_eager),
         "fused": lambda: triptych(logs, "Fused", plan.tuning),
         "split": lambda: triptych(logs, "FullSplit", plan.tuning),
     }
@@ -230,7 +230,7 @@ def _targets(results: Results) -> str:
 
 
 def _agreement(results: Results) -> str:
-    """Every system has the same weights and greedy float32: the answers should be the same."""
+    """All have the same weights and are greedy: in float32 the answers should be the same."""
     found: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     for of_cell in results.values():
         (reference, theirs), *others = of_cell.items()

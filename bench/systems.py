@@ -39,7 +39,7 @@ spec:
     source: file://{folder}
     revision: "1"
     servedName: bench
-    dtype: float32
+    dtype: {dtype}
   topology: {topology}
   transfer: {{transport: {transport}}}
   tiers: {tiers}
@@ -120,7 +120,7 @@ def log_folder() -> Path:
 
 
 @contextlib.asynccontextmanager
-async def generate_loop(logs: Path) -> AsyncIterator[System]:
+async def generate_loop(logs: Path, dtype: str) -> AsyncIterator[System]:
     """(a) transformers' generate() in this very environment."""
     address = logs / "generate.socket"
     address.unlink(missing_ok=True)
@@ -129,7 +129,7 @@ async def generate_loop(logs: Path) -> AsyncIterator[System]:
     server = await asyncio.start_unix_server(
         lambda reader, writer: connected.set_result((reader, writer)), address
     )
-    argv = [sys.executable, "-m", "bench.generate_loop", str(address)]
+    argv = [sys.executable, "-m", "bench.generate_loop", str(address), dtype]
     command = Command(argv, {**OFFLINE, "OMP_NUM_THREADS": str(CORES)}, logs / "generate.log")
     async with server, running(command) as child:
         ended = asyncio.ensure_future(child.process.wait())
@@ -141,14 +141,14 @@ async def generate_loop(logs: Path) -> AsyncIterator[System]:
 
 
 @contextlib.asynccontextmanager
-async def transformers_serve(logs: Path) -> AsyncIterator[System]:
+async def transformers_serve(logs: Path, dtype: str) -> AsyncIterator[System]:
     """(b) transformers' own server."""
     port = free_port()
     folder = str(model_folder())
     command = Command(
         [
             str(peers_root() / "transformers" / "bin" / "transformers"), "serve", folder,
-            "--dtype", "float32", "--device", "cpu", "--host", "127.0.0.1", "--port", str(port),
+            "--dtype", dtype, "--device", "cpu", "--host", "127.0.0.1", "--port", str(port),
         ],
         {**OFFLINE, "OMP_NUM_THREADS": str(CORES)},
         logs / "transformers.log",
@@ -160,14 +160,14 @@ async def transformers_serve(logs: Path) -> AsyncIterator[System]:
 
 
 @contextlib.asynccontextmanager
-async def vllm(logs: Path, *, eager: bool = False) -> AsyncIterator[System]:
-    """(c) vLLM on CPU: float32, a thread per core bound to it, tcmalloc, prefix caching."""
+async def vllm(logs: Path, dtype: str, *, eager: bool = False) -> AsyncIterator[System]:
+    """(c) vLLM on CPU: a thread per core bound to it, tcmalloc, prefix caching."""
     port = free_port()
     environment = peers_root() / "vllm"
     command = Command(
         [
             str(environment / "bin" / "vllm"), "serve", str(model_folder()),
-            "--served-model-name", "bench", "--dtype", "float32", "--max-model-len", "1024",
+            "--served-model-name", "bench", "--dtype", dtype, "--max-model-len", "1024",
             "--max-num-seqs", "16", "--limit-mm-per-prompt", '{"image": 1}',
             "--host", "127.0.0.1", "--port", str(port), "--no-enable-log-requests",
             *(["--enforce-eager"] if eager else []),
@@ -195,6 +195,7 @@ class Tuning:
 
     threads: int = CORES
     transport: str = "auto"
+    dtype: str = "float32"
     environment: Mapping[str, str] = field(default_factory=dict)
     tiers: Mapping[str, object] = field(default_factory=dict)  # as the resource has them
 
@@ -210,6 +211,7 @@ async def triptych(
     manifest.write_text(
         MANIFEST.format(
             folder=model_folder(),
+            dtype=tuning.dtype,
             topology=topology,
             transport=tuning.transport,
             tiers=json.dumps(tuning.tiers),

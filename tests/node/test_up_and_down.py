@@ -68,7 +68,7 @@ def test_up_gives_a_ready_node_and_down_leaves_nothing(ended: OneNode) -> None:
 def test_an_up_that_is_interrupted_leaves_nothing(ended: OneNode) -> None:
     ended.down()
     code, said = interrupted(
-        [sys.executable, "-m", "node", "up"], ended.layout.control_socket.exists
+        [sys.executable, "-m", "node", "up"], lambda: sandbox.alive(ended.layout) is not None
     )
     assert (code, said) == (130, "node: interrupted\n")
     assert left_of(ended) == []

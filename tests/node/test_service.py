@@ -121,7 +121,7 @@ def test_the_account_of_a_service_may_do_what_any_account_may(service: OneNode) 
     assert shapes == nobody
 
 
-def test_a_pod_of_no_tier_reaches_no_stage(service: OneNode) -> None:
+def test_a_pod_of_no_tier_reaches_no_stage_by_the_operators_labels(service: OneNode) -> None:
     """The policies say so, and kube-router holds them here."""
     program = (
         "import json, socket, sys\n"
@@ -137,6 +137,7 @@ def test_a_pod_of_no_tier_reaches_no_stage(service: OneNode) -> None:
     )
     service.kubectl(
         *("run", "outsider", f"--image={DEFAULT_IMAGE}", "--restart=Never"),
+        "--labels=app.kubernetes.io/name=triptych-operator",
         *("--command", "--", "python", "-c", program),
     )
     try:

@@ -17,6 +17,7 @@ from triptych_operator.desired.text import as_yaml
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
+OPERATOR_NAMESPACE: Final = "triptych-system"  # where docs/install.md installs it
 DEFAULT_IMAGE: Final = f"triptych-worker:{importlib.metadata.version('triptych')}"
 
 
@@ -48,6 +49,11 @@ def add_to(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         default=Metrics.EMBEDDED,
         help="by which way autoscalers get at what the pods measure (default: %(default)s)",
     )
+    render.add_argument(
+        "--operator-namespace",
+        default=OPERATOR_NAMESPACE,
+        help="where the operator runs: its pods there reach the service's (default: %(default)s)",
+    )
     render.set_defaults(run=run_render)
 
 
@@ -65,7 +71,12 @@ def run_validate(options: argparse.Namespace) -> int:
 def run_render(options: argparse.Namespace) -> int:
     """Prints the manifests as YAML documents; 0."""
     service = _read(options.file)
-    manifests = desired_state(service, Platform(image=options.image, metrics=options.metrics))
+    platform = Platform(
+        image=options.image,
+        metrics=options.metrics,
+        operator_namespace=options.operator_namespace,
+    )
+    manifests = desired_state(service, platform)
     sys.stdout.write(as_yaml(manifests))
     return 0
 

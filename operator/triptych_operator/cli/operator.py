@@ -104,21 +104,30 @@ def run_operator(options: argparse.Namespace) -> int:
     return 0
 
 
-def settings_of(options: argparse.Namespace) -> OperatorSettings:
+def settings_of(
+    options: argparse.Namespace, namespace_file: Path = _NAMESPACE_FILE
+) -> OperatorSettings:
     """What the arguments ask for.
+
+    Args:
+        namespace_file: where a pod finds the namespace that it is in.
 
     Raises:
         InvalidRequest: of two that belong together one is missing.
     """
     kubeconfig = os.environ.get("KUBECONFIG")
+    own_namespace = _own_namespace(namespace_file)
     election = None
     if not options.no_election:
-        election = Election(options.election_namespace or _own_namespace())
+        election = Election(options.election_namespace or own_namespace or "default")
     front = _front(options)
     metrics = options.metrics or (Metrics.EMBEDDED if front else Metrics.NONE)
     return OperatorSettings(
         platform=Platform(
-            image=options.image, metrics=Metrics(metrics), prometheus_url=options.prometheus_url
+            image=options.image,
+            metrics=Metrics(metrics),
+            prometheus_url=options.prometheus_url,
+            operator_namespace=own_namespace,
         ),
         kubeconfig=Path(kubeconfig) if kubeconfig else None,
         namespaces=tuple(options.namespace),
@@ -147,12 +156,12 @@ def _front(options: argparse.Namespace) -> Front | None:
     return Front(service[0], service[1], address.host, address.port)
 
 
-def _own_namespace() -> str:
-    """The namespace that this process runs in as a pod, or ``default``."""
+def _own_namespace(file: Path) -> str | None:
+    """The namespace that this process runs in, if it is a pod."""
     try:
-        return _NAMESPACE_FILE.read_text().strip()
-    except OSError:
-        return "default"
+        return file.read_text().strip()
+    except FileNotFoundError:
+        return None
 
 
 def _service(text: str) -> tuple[str, str]:

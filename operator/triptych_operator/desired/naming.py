@@ -27,6 +27,7 @@ INSTANCE: Final = "app.kubernetes.io/instance"
 COMPONENT: Final = "app.kubernetes.io/component"
 PART_OF: Final = "app.kubernetes.io/part-of"
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+NAMESPACE: Final = "kubernetes.io/metadata.name"  # of namespaces: the API server sets it
 
 # Labels of what Prometheus has of a resource, and of one of its tiers.
 PROMETHEUS_SERVICE: Final = "triptych_service"

@@ -29,6 +29,7 @@ class Platform:
     pull_policy: str = "IfNotPresent"
     metrics: Metrics = Metrics.EMBEDDED
     prometheus_url: str = DEFAULT_PROMETHEUS  # that KEDA asks
+    operator_namespace: str | None = None  # of its pods; None: it is not one of the cluster's
 
     def image_of(self, service: MultimodalService) -> str:
         """The image that all pods of ``service`` run."""

@@ -50,7 +50,7 @@ def desired_state(
 
 def _of_tier(service: MultimodalService, tier: Tier, platform: Platform) -> Iterator[JsonObject]:
     yield config_map(service, tier, platform)
-    yield network_policy(service, tier)
+    yield network_policy(service, tier, platform)
     yield service_of(service, tier)
     yield disruption_budget(service, tier)
     yield deployment(service, tier, platform)

@@ -45,6 +45,25 @@ def test_what_a_cluster_refuses_is_refused(
     assert capsys.readouterr().err.startswith(f"triptych: {path}: {message}")
 
 
+@pytest.mark.parametrize(
+    ("given", "namespace"), [([], "triptych-system"), (["--operator-namespace", "ops"], "ops")]
+)
+def test_render_lets_in_the_operator_of_the_installation_unless_told_of_another(
+    given: list[str], namespace: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["render", "-f", str(EXAMPLE), *given]) == 0
+    only = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    found = [
+        peer["namespaceSelector"]
+        for document in yaml.safe_load_all(capsys.readouterr().out)
+        if document["kind"] == "NetworkPolicy"
+        for rule in document["spec"]["ingress"]
+        for peer in rule.get("from", ())
+        if "namespaceSelector" in peer
+    ]
+    assert found == [only] * 4
+
+
 def test_render_prints_every_manifest_with_the_image(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["render", "-f", str(EXAMPLE), "--image", "worker:7"]) == 0
     documents = list(yaml.safe_load_all(capsys.readouterr().out))

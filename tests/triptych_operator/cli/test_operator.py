@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 import pytest
 from triptych_contract.errors import InvalidRequest
 from triptych_operator.cli.operator import add_to, settings_of
-from triptych_operator.controller.settings import OperatorSettings
+from triptych_operator.controller.settings import Election, OperatorSettings
 from triptych_operator.desired.platform import Metrics
 from triptych_operator.metrics_api.front import Front
 
 SERVICE = "--metrics-service=triptych-system/triptych-operator-api"
 
 
-def settings(*arguments: str) -> OperatorSettings:
+def settings(*arguments: str, namespace_file: Path = Path("/none")) -> OperatorSettings:
     parser = argparse.ArgumentParser()
     add_to(parser.add_subparsers())
-    return settings_of(parser.parse_args(["operator", *arguments]))
+    return settings_of(parser.parse_args(["operator", *arguments]), namespace_file)
 
 
 @pytest.mark.parametrize(
@@ -31,6 +32,20 @@ def test_a_service_and_an_address_are_what_embedded_takes(
         found = settings(SERVICE, f"--metrics-address={address}", *metrics)
         assert found.front == Front("triptych-system", "triptych-operator-api", host, port)
         assert found.platform.metrics is Metrics.EMBEDDED
+
+
+def test_a_pod_lets_its_own_namespace_reach_stages_wherever_its_lease_is(tmp_path: Path) -> None:
+    file = tmp_path / "namespace"
+    file.write_text("triptych-system")
+    for arguments in ([], ["--no-election"], ["--election-namespace=leases"]):
+        found = settings(*arguments, namespace_file=file)
+        assert found.platform.operator_namespace == "triptych-system"
+
+
+def test_a_process_that_is_no_pod_lets_none_reach_stages() -> None:
+    found = settings()
+    assert found.platform.operator_namespace is None
+    assert found.election == Election("default")
 
 
 def test_outside_of_a_cluster_nothing_is_served() -> None:

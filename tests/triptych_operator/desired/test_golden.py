@@ -14,7 +14,7 @@ from triptych_operator.desired.text import as_yaml
 
 GOLDEN = Path(__file__).with_name("golden")
 EXAMPLES = Path(__file__).parents[3] / "examples"
-PLATFORM = Platform(image="triptych-worker:test")
+PLATFORM = Platform(image="triptych-worker:test", operator_namespace="triptych-system")
 
 CASES: dict[str, MultimodalService] = {
     "shapes": read_service(EXAMPLES / "shapes.yaml"),

@@ -12,7 +12,7 @@ from triptych_operator.desired import naming
 from triptych_operator.desired.platform import Platform
 from triptych_operator.desired.state import AUTOSCALERS, KINDS, desired_state
 
-PLATFORM = Platform(image="worker:1")
+PLATFORM = Platform(image="worker:1", operator_namespace="triptych-system")
 SCALED = {"min": 2, "max": 4, "metrics": [{"signal": "CPUUtilization", "target": 50}]}
 
 
@@ -207,6 +207,32 @@ def test_only_the_edges_of_a_requests_path_are_open() -> None:
         ("fused", "encoder", 50051),
         ("decode", "prefill", 50051),
     }
+
+
+def of_operator(platform: Platform) -> list[Any]:
+    """Who else than the pods of the resource reaches the port of a stage."""
+    made: list[Any] = desired_state(service(transfer={"transport": "grpc"}), platform)
+    return [
+        peer
+        for policy in made
+        if policy["kind"] == "NetworkPolicy"
+        for rule in policy["spec"]["ingress"]
+        if rule["ports"] == [{"protocol": "TCP", "port": 50051}]
+        for peer in rule["from"]
+        if naming.INSTANCE not in peer["podSelector"]["matchLabels"]
+    ]
+
+
+def test_the_operators_labels_open_a_stage_in_the_operators_namespace_alone() -> None:
+    only = {
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "triptych-system"}},
+        "podSelector": {"matchLabels": {"app.kubernetes.io/name": "triptych-operator"}},
+    }
+    assert of_operator(PLATFORM) == [only] * 4
+
+
+def test_where_the_operator_is_no_pod_no_labels_open_a_stage() -> None:
+    assert of_operator(Platform(image="worker:1")) == []
 
 
 def test_fused_workers_fetch_from_encoders_and_from_each_other() -> None:

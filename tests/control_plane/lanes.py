@@ -18,6 +18,7 @@ from cluster.children import COLLECTIONS, PODS, SERVICES, Children, children
 from cluster.control_plane import ControlPlane
 from cluster.operator_process import OperatorProcess
 from cluster.waiting import eventually
+from triptych_operator.api.service import MultimodalService
 
 SETTLE_SECONDS: Final = 90.0  # on a machine that others use too
 QUIET_SECONDS: Final = 1.0
@@ -115,6 +116,21 @@ async def opened(
         operator = OperatorProcess(operators, folder / "operator.log", *names)
         await stack.enter_async_context(operator)
         yield [Lane(api, operator, control_plane.audit, name) for name in names]
+
+
+def without_scaled(found: Children, service: MultimodalService) -> Children:
+    """``found`` without the number of pods of tiers where an autoscaler has it."""
+    scaled = {
+        ("Deployment", f"{NAME}-{tier}")
+        for tier in service.spec.topology.tiers
+        if service.spec.tier(tier).autoscaling is not None
+    }
+    return {key: _unscaled(body) if key in scaled else body for key, body in found.items()}
+
+
+def _unscaled(deployment: Mapping[str, Any]) -> dict[str, Any]:
+    spec = {name: value for name, value in deployment["spec"].items() if name != "replicas"}
+    return {**deployment, "spec": spec}
 
 
 def _is_ready(resource: Object) -> bool:

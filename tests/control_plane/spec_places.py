@@ -92,6 +92,8 @@ _REQUIRED: Final[dict[str, Any]] = {
     "autoscaling": {"max": 1000, "metrics": [{"signal": "CPUUtilization", "target": 70}]},
     "metrics.[]": {"signal": "CPUUtilization", "target": 70},
     "[].external": {"name": "queue_depth"},
+    "cache": {"capacity": "1Gi"},
+    "prefixCache": {"capacity": "1Gi"},
     "external.selector": {"queue": "pictures"},
     "balance.encoderPerPrefill": {"max": "999999999k"},
     "balance.prefillPerDecode": {"max": "999999999k"},

@@ -12,13 +12,12 @@ import uuid
 from collections import deque
 from pathlib import Path
 from pprint import pformat
-from typing import Any
 
 import pytest
 from cluster.children import Children, difference
 from cluster.control_plane import ControlPlane
 from control_plane.faults.sweep import FULL
-from control_plane.lanes import NAME, QUIET_SECONDS, Lane, opened
+from control_plane.lanes import NAME, QUIET_SECONDS, Lane, opened, without_scaled
 from control_plane.verdicts import refused_here
 from control_plane.walks import Walk, walks
 from hypothesis import HealthCheck, Phase, given, settings
@@ -115,18 +114,3 @@ def out_of_bounds(found: Children, service: MultimodalService) -> list[str]:
         if scaling is not None and not scaling.min <= replicas <= scaling.max:
             lines.append(f"{tier} has {replicas} pods, not {scaling.min} to {scaling.max}")
     return lines
-
-
-def without_scaled(found: Children, service: MultimodalService) -> Children:
-    """``found`` without the number of pods of tiers where an autoscaler has it."""
-    scaled = {
-        ("Deployment", f"{NAME}-{tier}")
-        for tier in service.spec.topology.tiers
-        if service.spec.tier(tier).autoscaling is not None
-    }
-    return {key: _unscaled(body) if key in scaled else body for key, body in found.items()}
-
-
-def _unscaled(deployment: dict[str, Any]) -> dict[str, Any]:
-    spec = {name: value for name, value in deployment["spec"].items() if name != "replicas"}
-    return {**deployment, "spec": spec}

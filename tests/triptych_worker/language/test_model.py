@@ -59,6 +59,29 @@ def test_logits_of_packed_chunks_are_those_of_the_whole_model(
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+def test_in_bfloat16_logits_stray_from_exact_ones_no_further_than_the_whole_models(
+    tiny_folder: Callable[[str], Path], family: str
+) -> None:
+    folder = tiny_folder(family)
+    token_ids = torch.arange(10, 74)
+    with torch.inference_mode():
+        exact, rounded = (
+            AutoModelForImageTextToText.from_pretrained(folder, dtype=dtype)(
+                input_ids=token_ids[None]
+            ).logits[0]
+            for dtype in (torch.float32, torch.bfloat16)
+        )
+    model = load(folder, torch.bfloat16)
+    pool = KvPool(model.layout, 64, model.device)
+    positions = torch.arange(64).expand(model.adapter.axes, -1)
+    batch = PackedBatch(token_ids, positions, None, [Segment(0, 0, 64)], range(64))
+    ours, theirs = (
+        (logits - exact).abs().mean() for logits in (model.forward(batch, pool), rounded)
+    )
+    assert 0 < ours < 1.1 * theirs
+
+
+@pytest.mark.parametrize("family", FAMILIES)
 def test_a_model_says_its_layout_bounds_and_ends(
     tiny_folder: Callable[[str], Path], family: str
 ) -> None:

@@ -240,7 +240,7 @@ KNOWING: Final = (
     Mutant(
         "a missed update is never noticed",
         AUDIT,
-        "return known is None or known.version < one.version",
+        "return known is None or known.version < version",
         "return known is None",
     ),
     Mutant(

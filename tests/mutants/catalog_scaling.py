@@ -110,7 +110,7 @@ ACTING: Final = (
     Mutant(
         "what pods tell is not looked at while nothing else changes",
         SCALER,
-        "            and not self._board.is_told(key, self._now())\n",
+        "            and not self._is_told(key)\n",
         "",
     ),
     Mutant(

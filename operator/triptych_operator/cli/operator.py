@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from triptych_contract.errors import InvalidRequest
 
 from triptych_operator.cli.manifests import DEFAULT_IMAGE
+from triptych_operator.cluster.imports import spare_synchronous_client
 from triptych_operator.controller.settings import Election, Listen, OperatorSettings
 from triptych_operator.desired.platform import DEFAULT_PROMETHEUS, Metrics, Platform
 from triptych_operator.metrics_api.front import Front
@@ -97,6 +98,7 @@ def _add_metrics_to(command: argparse.ArgumentParser) -> None:
 
 def run_operator(options: argparse.Namespace) -> int:
     """Operates until SIGTERM or SIGINT; 0."""
+    spare_synchronous_client()
     # kopf and the client of Kubernetes take a second to load: not for the other commands.
     from triptych_operator.controller.process import operate  # noqa: PLC0415
 

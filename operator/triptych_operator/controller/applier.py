@@ -50,8 +50,14 @@ class Applier:
             Refusal: the first of the answers that were refusals; the others of its kind were tried.
         """
         await self._clear_previous(service, manifests)
-        for _, group in itertools.groupby(manifests, lambda manifest: manifest["kind"]):
-            await _all([self._apply_one(service, manifest) for manifest in group])
+        for kind, group in itertools.groupby(manifests, lambda manifest: manifest["kind"]):
+            written: list[str] = []
+            try:
+                await _all([self._apply_one(service, manifest, written) for manifest in group])
+            finally:
+                if written:
+                    namespace = service.metadata.namespace
+                    _logger.info("applied %s %s in %s", kind, ", ".join(written), namespace)
 
     def forget(self, service: ServiceKey) -> None:
         """Drops what is known of a resource that is gone."""
@@ -101,11 +107,14 @@ class Applier:
             return
         self._store.put(POD.name, answer)
 
-    async def _apply_one(self, service: MultimodalService, manifest: JsonObject) -> None:
+    async def _apply_one(
+        self, service: MultimodalService, manifest: JsonObject, written: list[str]
+    ) -> None:
         key = key_of(str(manifest["kind"]), manifest)
         child = self._store.child(_service_key(service), key)
         if child is None:
             await self._create(service, key, manifest)
+            written.append(key.name)
             return
         if self._is_settled(service, manifest, child):
             return
@@ -120,7 +129,7 @@ class Applier:
             await self._hand_over_replicas(key, body)
         answer = await self._api.apply(BY_NAME[key.kind], manifest)
         self._learn(service, key, manifest, answer)
-        _logger.info("applied %s", _named(key))
+        written.append(key.name)
 
     async def _create(
         self, service: MultimodalService, key: ObjectKey, manifest: JsonObject
@@ -134,7 +143,6 @@ class Applier:
                 raise
             answer = await self._api.apply(kind, manifest)
         self._learn(service, key, manifest, answer)
-        _logger.info("created %s", _named(key))
 
     async def _is_ours(self, service: MultimodalService, key: ObjectKey) -> bool:
         """Whether the object stands already and is ours.

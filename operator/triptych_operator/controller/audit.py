@@ -12,8 +12,9 @@ import asyncio
 import contextlib
 import hashlib
 import logging
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from prometheus_client import Counter
 
@@ -40,12 +41,19 @@ MISSED: Final = Counter(
 )
 
 
-class _Listed(NamedTuple):
-    """One object of a list."""
+class _Listed:
+    """What a page holds, in little memory: of all pages that is as much as the store holds."""
 
-    service: ServiceKey
-    key: ObjectKey
-    version: int
+    __slots__ = ("_keys", "_services", "_versions")
+
+    def __init__(self, found: Sequence[tuple[ServiceKey, ObjectKey, int]]) -> None:
+        self._services = tuple(service for service, _, _ in found)
+        self._keys = tuple(key for _, key, _ in found)
+        self._versions = array("Q", (version for _, _, version in found))
+
+    def __iter__(self) -> Iterator[tuple[ServiceKey, ObjectKey, int]]:
+        """Each object's resource, key and version."""
+        return zip(self._services, self._keys, self._versions, strict=True)
 
 
 class Audit:
@@ -68,7 +76,7 @@ class Audit:
         self._period = period
         self._changed = changed
         # What each page of the last lists held, by its digest.
-        self._pages: dict[tuple[Kind, str | None], dict[bytes, tuple[_Listed, ...]]] = {}
+        self._pages: dict[tuple[Kind, str | None], dict[bytes, _Listed]] = {}
         self._relisted: set[Kind] = set()
         self._wake = asyncio.Event()
         self.finished_at = 0.0  # loop time at which the last list was compared
@@ -110,34 +118,34 @@ class Audit:
             await self._compare_in(kind, scope)
 
     async def _compare_in(self, kind: Kind, scope: str | None) -> None:
-        before, now = self._pages.get((kind, scope), {}), dict[bytes, tuple[_Listed, ...]]()
+        before, now = self._pages.get((kind, scope), {}), dict[bytes, _Listed]()
         seen: dict[ObjectKey, ServiceKey] = {}
         changed: list[ObjectKey] = []
         listed = 0
         async for page in self._api.pages(kind, scope, selector(kind), metadata_only=True):
             listed = page.version
             digest = hashlib.sha256(page.text).digest()
-            now[digest] = before.get(digest) or tuple(self._listed(kind, page))
-            for one in now[digest]:
-                seen[one.key] = one.service
-                if self._is_news(one):
-                    changed.append(one.key)
+            now[digest] = before.get(digest) or _Listed([*self._read_page(kind, page)])
+            for service, key, at in now[digest]:
+                seen[key] = service
+                if self._is_news(service, key, at):
+                    changed.append(key)
         self._pages[kind, scope] = now
         await self._read(kind, changed)
         self._drop_missing(kind, scope, seen, listed)
 
-    def _listed(self, kind: Kind, page: Page) -> Iterator[_Listed]:
+    def _read_page(self, kind: Kind, page: Page) -> Iterator[tuple[ServiceKey, ObjectKey, int]]:
         services: dict[ServiceKey, ServiceKey] = {}  # one of each, and the store's own keys: many
         for body in page.items():
             if belongs(kind.name, body):
                 service, key = service_of(kind.name, body), key_of(kind.name, body)
                 known = self._store.child(service, key)
                 shared = services.setdefault(service, service)
-                yield _Listed(shared, known.key if known else key, version_of(body))
+                yield shared, known.key if known else key, version_of(body)
 
-    def _is_news(self, one: _Listed) -> bool:
-        known = self._store.child(one.service, one.key)
-        return known is None or known.version < one.version
+    def _is_news(self, service: ServiceKey, key: ObjectKey, version: int) -> bool:
+        known = self._store.child(service, key)
+        return known is None or known.version < version
 
     async def _read(self, kind: Kind, keys: Sequence[ObjectKey]) -> None:
         for start in range(0, len(keys), _AT_A_TIME):

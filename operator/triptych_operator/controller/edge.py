@@ -124,6 +124,7 @@ class Edge:
 
         async def on_event(*, event: kopf.RawEvent, param: Any = None, **_: Any) -> None:
             self.take(param, event["type"], event["object"])
+            shed(event["object"])
 
         kopf.on.login(registry=registry, id="login")(login)
         for kind in self._kinds:
@@ -145,13 +146,21 @@ def _settings(kinds: Sequence[Kind]) -> kopf.OperatorSettings:
     settings.watching.connect_timeout = _CONNECT_SECONDS
     settings.watching.chunk_size = PAGE
     settings.networking.error_backoffs = _RETRIES
-    settings.queueing.idle_timeout = 1.0
+    settings.queueing.idle_timeout = 0.1
     for kind in kinds:
         if kind != SERVICE_RESOURCE:
             settings.watching.label_selectors[kind.group, kind.version, kind.plural] = (
                 CHILDREN_SELECTOR
             )
     return settings
+
+
+def shed(body: Any) -> None:
+    """Lets go of all but the names of an object that has been taken in. kopf's views of it refer
+    to each other, so that it would stay whole until the next collection of garbage."""
+    for part in body.keys() - {"apiVersion", "kind", "metadata"}:
+        del body[part]
+    body["metadata"].pop("managedFields", None)
 
 
 async def _stop(tasks: Collection[asyncio.Task[Any]]) -> None:

@@ -7,9 +7,12 @@ import gc
 import logging
 import signal
 import sys
+from typing import Final
 
 from triptych_operator.controller.run import run
 from triptych_operator.controller.settings import OperatorSettings
+
+_NEW_OBJECTS: Final = 4_000  # from one collection of garbage to the next
 
 
 def operate(settings: OperatorSettings, *, verbose: bool) -> None:
@@ -20,9 +23,10 @@ def operate(settings: OperatorSettings, *, verbose: bool) -> None:
         Unavailable: it lost the election, or the watches ended; start it again.
     """
     _log(verbose=verbose)
-    # What is imported stays: collections that need not look at it are quick, and come soon enough
-    # for the events of watches, each a web of objects, not to pile up.
+    # What is imported stays: collections need not look at it. They look at what is new less often
+    # than by default, as most of that, calls and events on their way, is gone by itself soon after.
     gc.freeze()
+    gc.set_threshold(_NEW_OBJECTS)
     asyncio.run(_until_signalled(settings))
 
 

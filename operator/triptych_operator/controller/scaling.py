@@ -62,6 +62,12 @@ class _Memory:
     children: list[Child] = field(default_factory=list)  # that ``snapshot`` was read from
     snapshot: Snapshot = field(default_factory=Snapshot)
 
+    def settle(self, revision: int) -> None:
+        """Nothing is left to do of ``revision``. What was read is read again when there is."""
+        self.settled_at = revision
+        self.generation, self.policy = -1, Policy(())
+        self.children, self.snapshot = [], Snapshot()
+
 
 class Scaler:
     """Acts on the board, one resource at a time.
@@ -124,16 +130,19 @@ class Scaler:
         for tier in memory.policy.tiers:
             if tier.acts and tier.tier in signals:
                 await self._mark(key, signals[tier.tier], snapshot.tier(tier.tier))
-        if await self._tell(key, body, memory, snapshot, signals):
-            memory.settled_at = revision
+        if await self._tell(key, body, memory, snapshot, signals) and not self._is_told(key):
+            memory.settle(revision)
 
     def _is_settled(self, key: ServiceKey) -> bool:
         memory = self._memories.get(key)
         return (
             memory is not None
             and memory.settled_at == self._store.revision(key)
-            and not self._board.is_told(key, self._now())
+            and not self._is_told(key)
         )
+
+    def _is_told(self, key: ServiceKey) -> bool:
+        return self._board.is_told(key, self._now())
 
     def _remembered(self, key: ServiceKey, body: Object) -> _Memory:
         metadata = body["metadata"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from triptych_operator.cluster.kinds import DEPLOYMENT, OBSERVED, POD, SERVICE_RESOURCE, Kind
-from triptych_operator.controller.edge import CHILDREN_SELECTOR, Edge, selector
+from triptych_operator.controller.edge import CHILDREN_SELECTOR, Edge, selector, shed
 from triptych_operator.observed.store import ServiceKey, Store
 
 SHAPES = ServiceKey("n", "shapes")
@@ -79,6 +79,14 @@ def test_objects_that_belong_to_no_resource_are_left_alone(event: str | None) ->
     stranger = {"metadata": {"namespace": "n", "name": "x", "labels": {"app": "x"}}}
     Edge(one.store, changed=one.changed.append, listed=one.listed.append).take(POD, event, stranger)
     assert (one.changed, one.listed, list(one.store.of_kind("Pod"))) == ([], [], [])
+
+
+def test_of_what_was_taken_in_only_the_names_are_left() -> None:
+    """kopf would keep all of it until the next collection of garbage."""
+    taken = body(DEPLOYMENT, 1)
+    taken["metadata"]["managedFields"] = [{"manager": "triptych"}]
+    shed(taken)
+    assert taken == {"metadata": body(DEPLOYMENT, 1)["metadata"]}
 
 
 @pytest.mark.parametrize("kind", OBSERVED, ids=lambda kind: kind.plural)

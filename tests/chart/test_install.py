@@ -140,8 +140,8 @@ def test_a_second_release_for_all_namespaces_is_refused(
         with pytest.raises(HelmRefused) as refused:
             install(helm, f"{namespace}-second", *filter(None, [values]), release="second")
         assert (
-            f"all namespaces already has a Triptych operator, release triptych in namespace "
-            f"{namespace}: upgrade that one (helm upgrade triptych ... -n {namespace})"
+            "a Triptych operator already looks after all namespaces, release triptych in "
+            f"namespace {namespace}: upgrade that one (helm upgrade triptych ... -n {namespace})"
         ) in str(refused.value)
     assert read(control_plane, "all", f"--namespace={namespace}-second")["items"] == []
     control_plane.kubectl("delete", "namespace", f"{namespace}-second", "--wait=false")
@@ -166,7 +166,7 @@ def test_releases_may_share_a_cluster_but_no_namespace(
         install(helm, second, theirs)
     install(helm, second, theirs, "--set=crds.install=false")
     both = f"--set=watch.namespaces={{{second},{namespace}}}"
-    with pytest.raises(HelmRefused, match=f"namespace {namespace} already has a Triptych operator"):
+    with pytest.raises(HelmRefused, match=f"already looks after namespace {namespace}, release"):
         helm.run("upgrade", "triptych", CHART, "-n", second, both, "--set=crds.install=false")
     helm.run("uninstall", "triptych", "-n", second)
     control_plane.kubectl("delete", "namespace", second, "--wait=false")

@@ -48,7 +48,7 @@
 {{- $release := get $labels "app.kubernetes.io/instance" -}}
 {{- $namespace := (first $binding.subjects).namespace -}}
 {{- if or (ne $release $root.Release.Name) (ne $namespace $root.Release.Namespace) -}}
-{{- printf "%s already has a Triptych operator, release %s in namespace %s: upgrade that one (helm upgrade %s ... -n %s), or give this one other namespaces (watch.namespaces)" (index . 2) $release $namespace $release $namespace | fail -}}
+{{- printf "a Triptych operator already looks after %s, release %s in namespace %s: upgrade that one (helm upgrade %s ... -n %s), or give this one other namespaces (watch.namespaces)" (index . 2) $release $namespace $release $namespace | fail -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from decimal import Decimal
 from typing import Annotated, Final
@@ -67,6 +68,7 @@ PositiveBytes = Annotated[
 """Size of at least a byte; read it with ``parse_bytes``."""
 
 
+@functools.lru_cache(maxsize=1024)
 def parse_quantity(text: str) -> Decimal:
     """The value of a Kubernetes quantity.
 

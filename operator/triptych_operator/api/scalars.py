@@ -194,6 +194,7 @@ Text = Annotated[str, Field(min_length=1, max_length=256)]
 """Short text, not empty."""
 
 
+@functools.lru_cache(maxsize=1024)
 def parse_seconds(text: str) -> float:
     """Seconds of a duration such as ``1h30m``.
 

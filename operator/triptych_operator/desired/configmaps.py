@@ -17,13 +17,13 @@ from triptych_operator.runtime import gateway_config, worker_config
 KEY: Final = "config.json"
 
 
-def config_map(service: MultimodalService, tier: Tier, platform: Platform) -> JsonObject:
-    """The ConfigMap that pods of ``tier`` mount."""
+def config_map(service: MultimodalService, tier: Tier, config: str) -> JsonObject:
+    """The ConfigMap that pods of ``tier`` mount, with the text of their configuration."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": naming.metadata(service, naming.child(service, tier), tier),
-        "data": {KEY: configuration(service, tier, platform)},
+        "data": {KEY: config},
     }
 
 
@@ -32,9 +32,9 @@ def configuration(service: MultimodalService, tier: Tier, platform: Platform) ->
     return f"{_config(service, tier, platform).model_dump_json(indent=2)}\n"
 
 
-def digest(service: MultimodalService, tier: Tier, platform: Platform) -> str:
-    """Digest of the file: 64 hexadecimal digits."""
-    return hashlib.sha256(configuration(service, tier, platform).encode()).hexdigest()
+def digest(config: str) -> str:
+    """Digest of the file's text: 64 hexadecimal digits."""
+    return hashlib.sha256(config.encode()).hexdigest()
 
 
 def _config(service: MultimodalService, tier: Tier, platform: Platform) -> Config:

@@ -25,8 +25,14 @@ _USER: Final = 65532
 _REVISION_DIGITS: Final = 16  # tells revisions of one tier apart, and fits a label
 
 
-def deployment(service: MultimodalService, tier: Tier, platform: Platform) -> JsonObject:
-    """The Deployment of ``tier``. Without ``replicas`` when an autoscaler owns the number."""
+def deployment(
+    service: MultimodalService, tier: Tier, platform: Platform, config: str
+) -> JsonObject:
+    """The Deployment of ``tier``. Without ``replicas`` when an autoscaler owns the number.
+
+    Args:
+        config: digest of the tier's configuration.
+    """
     spec = service.spec.tier(tier)
     fixed = {} if spec.scales else {"replicas": spec.initial_replicas}
     # New pods are ready before old ones go, so there must be room for both.
@@ -40,7 +46,7 @@ def deployment(service: MultimodalService, tier: Tier, platform: Platform) -> Js
             "type": "RollingUpdate",
             "rollingUpdate": {"maxSurge": surge, "maxUnavailable": 0},
         },
-        "template": pod_template(service, tier, platform),
+        "template": pod_template(service, tier, platform, config),
     }
     metadata = naming.metadata(service, naming.child(service, tier), tier)
     if tier is Tier.GATEWAY:
@@ -50,26 +56,30 @@ def deployment(service: MultimodalService, tier: Tier, platform: Platform) -> Js
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": made}
 
 
-def pod_template(service: MultimodalService, tier: Tier, platform: Platform) -> JsonObject:
+def pod_template(
+    service: MultimodalService, tier: Tier, platform: Platform, config: str
+) -> JsonObject:
     """The tier's pods, with the user's changes merged over ours; our labels stay. They are labelled
     with the template's own revision, so that any pod tells which one it was made from."""
-    template = _unlabelled_template(service, tier, platform)
+    template = _unlabelled_template(service, tier, platform, config)
     label: JsonObject = {"metadata": {"labels": {naming.REVISION: _revision(template)}}}
     return merge(template, label)
 
 
 def revision(service: MultimodalService, tier: Tier, platform: Platform) -> str:
     """The revision of the pods that ``tier`` should have."""
-    return _revision(_unlabelled_template(service, tier, platform))
+    config = configmaps.digest(configmaps.configuration(service, tier, platform))
+    return _revision(_unlabelled_template(service, tier, platform, config))
 
 
-def _unlabelled_template(service: MultimodalService, tier: Tier, platform: Platform) -> JsonObject:
+def _unlabelled_template(
+    service: MultimodalService, tier: Tier, platform: Platform, config: str
+) -> JsonObject:
     given = service.spec.tier(tier).template
-    digest = configmaps.digest(service, tier, platform)
     return {
         "metadata": {
             "labels": {**given.metadata.labels, **naming.labels(service, tier)},
-            "annotations": {**given.metadata.annotations, naming.CONFIG_DIGEST: digest},
+            "annotations": {**given.metadata.annotations, naming.CONFIG_DIGEST: config},
         },
         "spec": canonical.pod_spec(merge(_pod_spec(service, tier, platform), {**given.spec})),
     }

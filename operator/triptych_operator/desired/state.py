@@ -10,7 +10,7 @@ from triptych_contract.names import Tier
 from triptych_operator.api.service import MultimodalService
 from triptych_operator.desired.access import service_account
 from triptych_operator.desired.autoscalers import autoscaler
-from triptych_operator.desired.configmaps import config_map
+from triptych_operator.desired.configmaps import config_map, configuration, digest
 from triptych_operator.desired.deployments import deployment
 from triptych_operator.desired.disruption import disruption_budget
 from triptych_operator.desired.network import network_policy
@@ -49,11 +49,12 @@ def desired_state(
 
 
 def _of_tier(service: MultimodalService, tier: Tier, platform: Platform) -> Iterator[JsonObject]:
-    yield config_map(service, tier, platform)
+    config = configuration(service, tier, platform)
+    yield config_map(service, tier, config)
     yield network_policy(service, tier, platform)
     yield service_of(service, tier)
     yield disruption_budget(service, tier)
-    yield deployment(service, tier, platform)
+    yield deployment(service, tier, platform, digest(config))
     autoscaling = service.spec.tier(tier).autoscaling
     if autoscaling is not None and autoscaling.acts:
         by_keda = platform.metrics is Metrics.KEDA

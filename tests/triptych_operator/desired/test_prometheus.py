@@ -12,6 +12,7 @@ from triptych_operator.desired.platform import Metrics, Platform
 from triptych_operator.desired.prometheus import adapter_values, pod_monitor_spec, rule_groups
 
 PLATFORM = Platform("worker:1", metrics=Metrics.PROMETHEUS)
+CONFIG = 64 * "0"
 
 
 def rules() -> list[Any]:
@@ -50,7 +51,7 @@ def test_the_adapter_serves_each_of_them_by_namespace() -> None:
 
 
 def test_pods_are_scraped_where_they_listen_and_known_by_resource_and_tier() -> None:
-    made: Any = deployment(service(), Tier.DECODE, PLATFORM)
+    made: Any = deployment(service(), Tier.DECODE, PLATFORM, CONFIG)
     pod = made["spec"]["template"]
     spec: Any = pod_monitor_spec()
     [endpoint] = spec["podMetricsEndpoints"]

@@ -2,6 +2,7 @@ from typing import Any
 
 from mms_builders import service
 from triptych_contract.names import Tier
+from triptych_operator.desired.configmaps import configuration, digest
 from triptych_operator.desired.deployments import deployment, revision
 from triptych_operator.desired.platform import Platform
 from triptych_operator.observed.snapshot import (
@@ -15,6 +16,7 @@ from triptych_operator.observed.snapshot import (
 from triptych_operator.observed.troubles import Reason, Trouble
 
 PLATFORM = Platform(image="worker:1")
+CONFIG = 64 * "0"
 
 
 def pod(name: str, label: str, *, ready: str = "True", **metadata: Any) -> dict[str, Any]:
@@ -41,10 +43,10 @@ def test_a_pod_tells_what_its_deletion_costs_and_nothing_where_that_is_no_number
 def test_encoders_rest_where_they_may_and_have_no_pods() -> None:
     resting = {"max": 2, "scaleToZeroAfter": "10m"}
     resource = service(tiers__encoder__autoscaling=resting, degraded__onEncoderLoss="Queue")
-    built: Any = deployment(resource, Tier.ENCODER, PLATFORM)
+    built: Any = deployment(resource, Tier.ENCODER, PLATFORM, CONFIG)
     assert not tier_of(Tier.ENCODER, _scaled(built, 1), [], None).rests
     assert tier_of(Tier.ENCODER, _scaled(built, 0), [], None).rests
-    other: Any = deployment(service(), Tier.ENCODER, PLATFORM)
+    other: Any = deployment(service(), Tier.ENCODER, PLATFORM, CONFIG)
     assert not tier_of(Tier.ENCODER, _scaled(other, 0), [], None).rests
 
 
@@ -58,7 +60,8 @@ def test_a_pod_just_created_has_nothing_yet() -> None:
 
 def test_a_tier_has_the_revision_of_the_deployment_that_was_built_for_it() -> None:
     resource = service(tiers__decode__replicas=2)
-    built: Any = deployment(resource, Tier.DECODE, PLATFORM)
+    config = digest(configuration(resource, Tier.DECODE, PLATFORM))
+    built: Any = deployment(resource, Tier.DECODE, PLATFORM, config)
     made = tier_of(Tier.DECODE, built, [pod("b", "x"), pod("a", "x")], None)
     assert made.revision == revision(resource, Tier.DECODE, PLATFORM)
     assert (made.present, made.topology) == (True, "")
@@ -66,7 +69,7 @@ def test_a_tier_has_the_revision_of_the_deployment_that_was_built_for_it() -> No
 
 
 def test_a_gateway_tells_which_topology_it_routes_for() -> None:
-    built: Any = deployment(service(topology="Fused"), Tier.GATEWAY, PLATFORM)
+    built: Any = deployment(service(topology="Fused"), Tier.GATEWAY, PLATFORM, CONFIG)
     assert tier_of(Tier.GATEWAY, built, [], None).topology == "Fused"
 
 

@@ -130,6 +130,7 @@ def settings_of(
             metrics=Metrics(metrics),
             prometheus_url=options.prometheus_url,
             operator_namespace=own_namespace,
+            installation=election.namespace if election else own_namespace,
         ),
         kubeconfig=Path(kubeconfig) if kubeconfig else None,
         namespaces=tuple(options.namespace),

@@ -17,6 +17,7 @@ from triptych_operator.cluster.election import Claim, LeaseElection
 from triptych_operator.cluster.kinds import SCALED_OBJECT, SERVICE_RESOURCE, observed
 from triptych_operator.cluster.refusals import NOT_FOUND, Refusal
 from triptych_operator.controller.audit import Audit
+from triptych_operator.controller.custody import Custody
 from triptych_operator.controller.definition import Definition
 from triptych_operator.controller.edge import Edge
 from triptych_operator.controller.health import serve
@@ -107,9 +108,10 @@ class _Operation:
         edge = Edge(store, changed=changed, listed=audit.soon, kinds=kinds)
         problem = provider.problem if provider is not None else str
         reconciler = Reconciler(api, store, settings.platform, changed, signals_problem=problem)
-        reconcile = definition.guarded(reconciler.reconcile)
+        custody = Custody(api, store, settings.platform.installation)
+        reconcile = definition.guarded(custody.guarded(reconciler.reconcile))
         scaler = Scaler(api, store, board, settings.platform)
-        scale = definition.guarded(scaler.look)
+        scale = definition.guarded(custody.guarded(scaler.look))
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(
@@ -127,7 +129,8 @@ class _Operation:
                 for _ in range(pace.scalings):
                     group.create_task(work(scalings, scale, pace.reconcile, "scaling"))
                 if settings.flush_caches:
-                    flush = definition.guarded(_flush(api, store, settings.platform))
+                    flusher = _flush(api, store, settings.platform)
+                    flush = definition.guarded(custody.guarded(flusher))
                     for _ in range(pace.flushes):
                         group.create_task(work(flushes, flush, pace.reconcile, "flush"))
         except* Unavailable as ended:

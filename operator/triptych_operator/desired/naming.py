@@ -20,6 +20,7 @@ FLUSH: Final = f"{GROUP}/flush-caches"  # annotation of a resource: asks for one
 IN_SERVICE: Final = f"{GROUP}/in-service"  # condition of worker pods: the gate of a rollout
 MAY_REST: Final = f"{GROUP}/may-rest"  # annotation: no pods at all are as it should be
 TOPOLOGY: Final = f"{GROUP}/topology"  # annotation: which topology a gateway routes for
+OPERATOR: Final = f"{GROUP}/operator"  # annotation of an account: whose operator made it
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"  # annotation of Kubernetes
 
 NAME: Final = "app.kubernetes.io/name"

@@ -30,6 +30,7 @@ class Platform:
     metrics: Metrics = Metrics.EMBEDDED
     prometheus_url: str = DEFAULT_PROMETHEUS  # that KEDA asks
     operator_namespace: str | None = None  # of its pods; None: it is not one of the cluster's
+    installation: str | None = None  # namespace that tells it from other operators, if any does
 
     def image_of(self, service: MultimodalService) -> str:
         """The image that all pods of ``service`` run."""

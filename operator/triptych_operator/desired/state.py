@@ -42,7 +42,7 @@ def desired_state(
     Args:
         tiers: those to apply now (``rollout.step``), of the resource's topology; all if not given.
     """
-    manifests = [service_account(service)]
+    manifests = [service_account(service, platform)]
     for tier in service.spec.topology.tiers if tiers is None else tiers:
         manifests.extend(_of_tier(service, tier, platform))
     return sorted(manifests, key=lambda manifest: KINDS.index(str(manifest["kind"])))

@@ -48,6 +48,25 @@ def test_a_process_that_is_no_pod_lets_none_reach_stages() -> None:
     assert found.election == Election("default")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "pod", "installation"),
+    [
+        ((), True, "triptych-system"),
+        (("--election-namespace=leases",), True, "leases"),
+        (("--no-election",), True, "triptych-system"),
+        (("--election-namespace=leases",), False, "leases"),
+        (("--no-election",), False, None),
+    ],
+)
+def test_installations_go_by_the_namespace_of_their_lease_or_else_by_their_own(
+    arguments: tuple[str, ...], pod: bool, installation: str | None, tmp_path: Path
+) -> None:
+    file = tmp_path / "namespace"
+    if pod:
+        file.write_text("triptych-system")
+    assert settings(*arguments, namespace_file=file).platform.installation == installation
+
+
 def test_outside_of_a_cluster_nothing_is_served() -> None:
     found = settings()
     assert (found.front, found.platform.metrics) == (None, Metrics.NONE)

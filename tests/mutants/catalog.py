@@ -60,8 +60,8 @@ WRITING: Final = (
     Mutant(
         "objects of others are adopted by force",
         APPLIER,
-        "answer = await self._api.apply(kind, _made_new(manifest))",
-        "answer = await self._api.apply(kind, manifest)",
+        "return await self._api.apply(kind, _made_new(manifest))",
+        "return await self._api.apply(kind, manifest)",
     ),
     Mutant(
         "changes of others win over ours",
@@ -98,6 +98,12 @@ WRITING: Final = (
         APPLIER,
         "if child is not None and child.version == version_of(answer):",
         "if child is None:",
+    ),
+    Mutant(
+        "what others change during a write is not looked at",
+        APPLIER,
+        "            self._changed(_service_key(service))\n",
+        "            pass\n",
     ),
     Mutant(
         "what is as wanted is written all the same",
@@ -141,7 +147,7 @@ WANTING: Final = (
     Mutant(
         "a changed configuration rolls no pods",
         DEPLOYMENTS,
-        "**given.metadata.annotations, naming.CONFIG_DIGEST: digest}",
+        "**given.metadata.annotations, naming.CONFIG_DIGEST: config}",
         '**given.metadata.annotations, naming.CONFIG_DIGEST: ""}',
     ),
     Mutant(

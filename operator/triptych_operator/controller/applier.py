@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Awaitable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final
 
 from triptych_operator.api.service import KIND, MultimodalService
@@ -31,11 +31,16 @@ HANDOVER: Final = "triptych-handover"
 
 
 class Applier:
-    """Writes children. ``store`` tells what stands, and learns what was written."""
+    """Writes children. ``store`` tells what stands, and learns what was written.
 
-    def __init__(self, api: Api, store: Store) -> None:
+    Args:
+        changed: called with a resource of which a child was changed by others while we wrote it.
+    """
+
+    def __init__(self, api: Api, store: Store, changed: Callable[[ServiceKey], None]) -> None:
         self._api = api
         self._store = store
+        self._changed = changed
         # Children that need no second look: each was found as wanted, or is what the server made
         # of what was sent. Hashes of what was wanted and what stood, by resource.
         self._settled: dict[ServiceKey, dict[ObjectKey, int]] = {}
@@ -113,7 +118,9 @@ class Applier:
         key = key_of(str(manifest["kind"]), manifest)
         child = self._store.child(_service_key(service), key)
         if child is None:
-            await self._create(service, key, manifest)
+            with self._store.writing(_service_key(service), key):
+                answer = await self._create(service, key, manifest)
+                self._learn(service, key, manifest, answer)
             written.append(key.name)
             return
         if self._is_settled(service, manifest, child):
@@ -127,22 +134,22 @@ class Applier:
             return
         if child.replicas_ours and "replicas" not in _spec(manifest):
             await self._hand_over_replicas(key, body)
-        answer = await self._api.apply(BY_NAME[key.kind], manifest)
-        self._learn(service, key, manifest, answer)
+        with self._store.writing(_service_key(service), key):
+            answer = await self._api.apply(BY_NAME[key.kind], manifest)
+            self._learn(service, key, manifest, answer)
         written.append(key.name)
 
     async def _create(
         self, service: MultimodalService, key: ObjectKey, manifest: JsonObject
-    ) -> None:
+    ) -> Object:
         kind = BY_NAME[key.kind]
         try:
-            answer = await self._api.apply(kind, _made_new(manifest))
+            return await self._api.apply(kind, _made_new(manifest))
         except Refusal as refused:
             # A name that is taken, or a child of ours whose labels somebody has changed.
             if refused.status != CONFLICT or not await self._is_ours(service, key):
                 raise
-            answer = await self._api.apply(kind, manifest)
-        self._learn(service, key, manifest, answer)
+            return await self._api.apply(kind, manifest)
 
     async def _is_ours(self, service: MultimodalService, key: ObjectKey) -> bool:
         """Whether the object stands already and is ours.
@@ -202,6 +209,8 @@ class Applier:
         child = self._store.child(_service_key(service), key)
         if child is not None and child.version == version_of(answer):
             self._settle(service, manifest, child)
+        else:
+            self._changed(_service_key(service))
 
     def _settle(self, service: MultimodalService, manifest: JsonObject, child: Child) -> None:
         settled = self._settled.setdefault(_service_key(service), {})

@@ -75,7 +75,7 @@ class Reconciler:
         self._changed = changed
         self._clock = clock
         self._signals_problem = signals_problem
-        self._applier = Applier(api, store)
+        self._applier = Applier(api, store, changed)
 
     async def reconcile(self, key: ServiceKey) -> None:
         """Looks at everything anew and does what is due; nothing when all is as it should be.

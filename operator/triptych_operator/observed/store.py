@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -67,6 +68,7 @@ class Store:
     def __init__(self) -> None:
         self._objects: dict[ServiceKey, dict[ObjectKey, Child]] = {}
         self._packers: defaultdict[str, Packer] = defaultdict(Packer)
+        self._written: set[tuple[ServiceKey, ObjectKey]] = set()  # at this moment, by us
         self._revisions: dict[ServiceKey, int] = {}  # of the resources in ``_objects``
         self._changes = 0
 
@@ -87,7 +89,17 @@ class Store:
         if known is not None and _says_the_same(known, child):
             return None
         self._count_change(service)
-        return service
+        return None if (service, key) in self._written else service
+
+    @contextmanager
+    def writing(self, service: ServiceKey, key: ObjectKey) -> Iterator[None]:
+        """While an object is written, what is put of it is no news: most often it tells of that
+        very write, before its answer does. Whoever writes it looks whether it was more."""
+        self._written.add((service, key))
+        try:
+            yield
+        finally:
+            self._written.discard((service, key))
 
     def remove(self, kind: str, body: Object) -> ServiceKey | None:
         """Forgets an object that was deleted; the resource it belonged to, if it was known."""

@@ -4,6 +4,7 @@ that it is made from and from what it copies."""
 from __future__ import annotations
 
 import re
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,13 +72,44 @@ def test_tools_of_the_build_are_borrowed_and_never_copied(
     stages: dict[str, Stage], image: str
 ) -> None:
     """The installer is mounted for the step that runs it; what is copied is the wheel's content."""
-    steps = [one for stage in lineage(stages, image) for one in stage.of("RUN")]
-    assert ["from=tools,source=/opt,target=/mnt" in one for one in steps] == [True]
-    mount, _, commands = steps[0].partition(" ")
+    (step,) = stages[image].of("RUN")
+    mount, _, commands = step.partition(" ")
+    assert "from=tools,source=/opt,target=/mnt" in mount
     assert mount.startswith("--mount=type=bind,")
     assert INSTALLS.findall(BORROWED.sub("", commands)) == []
     copied = [one for one in stages[image].of("COPY") if "--from=" in one]
     assert copied == ["--from=code /opt/code /opt/code"]
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_installers_that_the_base_brings_go_before_anything_comes(
+    stages: dict[str, Stage], image: str, tmp_path: Path
+) -> None:
+    """The files are those of python:3.11-slim, and of Debian's python3-pip and python3-venv."""
+    (step,) = stages[stages[image].base].of("RUN")
+    site, debian = "local/lib/python3.11/site-packages", "lib/python3/dist-packages"
+    gone = (
+        "local/bin/pip",
+        "local/bin/pip3.11",
+        "local/bin/wheel",
+        "local/lib/python3.11/ensurepip/_bundled/pip-24.0-py3-none-any.whl",
+        f"{site}/pip/__init__.py",
+        f"{site}/pip-24.0.dist-info/RECORD",
+        f"{site}/setuptools/__init__.py",
+        f"{site}/pkg_resources/__init__.py",
+        f"{site}/_distutils_hack/__init__.py",
+        f"{site}/distutils-precedence.pth",
+        f"{site}/wheel-0.45.1.dist-info/RECORD",
+        f"{debian}/pip/__init__.py",
+        "share/python-wheels/pip-23.0.1-py3-none-any.whl",
+    )
+    kept = ("bin/pipe", "local/bin/python3.11", f"{site}/pipes/a.py", f"{site}/wheels.py")
+    for name in (*gone, *kept):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    for _ in ("where they are", "where none is"):
+        subprocess.run(["sh", "-c", step.replace("/usr", str(tmp_path))], check=True, timeout=10)
+        assert {name for name in (*gone, *kept) if (tmp_path / name).exists()} == set(kept)
 
 
 @pytest.mark.parametrize("image", IMAGES)

@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 # What needs a C compiler, which the image does not hold, and NIXL for another CUDA than torch's.
-LEFT_OUT = {"nixl-cu12", "nvidia-cuda-cccl", "triton"}
+LEFT_OUT = {"nixl-cu12", "nvidia-cuda-cccl", "setuptools", "triton"}
 
 Extras = frozenset[str]
 

@@ -33,6 +33,7 @@ CALL_SECONDS: Final = 15.0
 PAGE: Final = 100  # objects of one answer to a list: more take memory, and time in one piece
 METADATA_PAGE: Final = 250  # likewise, of metadata alone
 CREATED: Final = 201
+_NO_OTHER_TIMEOUT: Final = aiohttp.ClientTimeout(total=None)
 _ERRORS_FROM: Final = 400
 _METADATA_ONLY: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
@@ -187,7 +188,9 @@ class Api:
             raise not_leading(what)
         try:
             async with asyncio.timeout(CALL_SECONDS):
-                answer = await self._client.call_api(verb, url, headers, body)
+                answer = await self._client.call_api(
+                    verb, url, headers, body, _request_timeout=_NO_OTHER_TIMEOUT
+                )
                 content_read: bytes = await answer.read()
                 status = answer.status
         except (aiohttp.ClientError, OSError, TimeoutError) as error:

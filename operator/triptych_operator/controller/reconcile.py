@@ -23,7 +23,7 @@ from triptych_operator.desired.platform import Platform
 from triptych_operator.desired.wanted import Wanted, WantedCache
 from triptych_operator.json_values import JsonObject
 from triptych_operator.observed.snapshot import explained, snapshot_of
-from triptych_operator.observed.store import ServiceKey, Store, key_of
+from triptych_operator.observed.store import ServiceKey, Store, key_of, service_of, version_of
 from triptych_operator.observed.troubles import Trouble
 from triptych_operator.rollout.admission import pods_to_admit
 from triptych_operator.rollout.step import Step, next_step
@@ -166,11 +166,18 @@ class Reconciler:
         if status == previous or status.observed_generation < previous.observed_generation:
             return False
         said = status.model_dump(mode="json", by_alias=True, exclude_none=True)
-        answer = await write_status(self._api, began.body, began.version, said)
-        if answer is None:
-            return False
-        self._store.put(KIND, answer)
-        return True
+        key = service_of(KIND, began.body)
+        with self._store.writing(key, key_of(KIND, began.body)):
+            written = began.version
+            try:
+                answer = await write_status(self._api, began.body, began.version, said)
+                if answer is not None:
+                    self._store.put(KIND, answer)
+                    written = version_of(answer)
+            finally:
+                if self._store.version(key) > written:
+                    self._changed(key)  # by others meanwhile
+        return answer is not None
 
 
 def _trouble(refused: Refusal) -> Trouble:

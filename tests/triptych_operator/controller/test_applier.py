@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from aiohttp import web
 from api_server import Call, refusing, status
 from children_of import (
     ALL_KINDS,
@@ -22,10 +21,8 @@ from desk import Desk
 from triptych_operator.cluster.kinds import BY_NAME, DEPLOYMENT
 from triptych_operator.cluster.refusals import Refusal
 from triptych_operator.controller.applier import HANDOVER, Applier
-from triptych_operator.controller.edge import Edge
 from triptych_operator.desired.difference import sealed
 from triptych_operator.desired.state import AUTOSCALERS, KINDS
-from triptych_operator.observed.store import ServiceKey
 
 SCALED = {"min": 1, "max": 3, "metrics": [{"signal": "RunningRequests", "target": "8"}]}
 DECODE = "shapes-decode"
@@ -84,50 +81,6 @@ async def test_a_child_is_made_and_changed_by_one_call_each(desk: Desk) -> None:
     [changed] = [call for call in desk.server.calls if call.name == DECODE]
     assert changed.text == f"PATCH Deployment {DECODE}"
     assert changed.query == {"fieldManager": "triptych", "force": "true"}
-
-
-def told_early(desk: Desk, name: str, change: dict[str, Any] | None) -> list[ServiceKey]:
-    """Has the watch tell of a write to ``name`` before its answer does, and of a ``change`` by
-    somebody else after that; whom it woke."""
-    woken: list[ServiceKey] = []
-    edge = Edge(desk.store, changed=woken.append, listed=lambda _: None)
-
-    async def early(call: Call) -> web.StreamResponse | None:
-        if call.text != f"PATCH Service {name}":
-            return None
-        answer = desk.server.put(call.kind, call.body, manager="triptych")
-        edge.take(call.kind, "ADDED", answer)
-        if change is not None:
-            theirs = {**change, "metadata": {"namespace": "n", "name": name}}
-            edge.take(call.kind, "MODIFIED", desk.server.put(call.kind, theirs))
-        return web.json_response(answer)
-
-    desk.server.faults.append(early)
-    return woken
-
-
-async def test_an_event_that_comes_before_the_answer_to_its_write_is_no_news(desk: Desk) -> None:
-    resource(desk.server)
-    woken = told_early(desk, DECODE, None)
-    await desk.reconcile()
-    assert (woken, desk.changed) == ([], [])
-    desk.server.calls.clear()
-    await desk.reconciler.reconcile(SHAPES)
-    assert desk.server.writes == []
-
-
-async def test_what_others_change_before_the_answer_to_a_write_is_looked_at_again(
-    desk: Desk,
-) -> None:
-    resource(desk.server)
-    woken = told_early(desk, DECODE, {"spec": {"ports": [{"port": 1}]}})
-    await desk.reconcile()
-    assert (woken, desk.changed) == ([], [SHAPES])
-    desk.server.faults.clear()
-    desk.server.calls.clear()
-    await desk.reconciler.reconcile(SHAPES)
-    assert desk.server.writes[0] == f"PATCH Service {DECODE}"
-    assert body(desk.server, "Service", DECODE)["spec"]["ports"] != [{"port": 1}]
 
 
 async def test_an_object_that_somebody_makes_at_that_moment_is_not_taken_over(desk: Desk) -> None:

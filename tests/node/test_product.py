@@ -47,6 +47,7 @@ spec:
   volumeName: models
 """
 QUESTIONS = tuple(about(seed, "at") for seed in range(9_000_010, 9_000_016))
+POOLS = ("encoder", "prefill", "decode")
 UNSEEN = about(9_000_016, "at")
 # So many that hardly ever one of two encoders is the place of them all.
 MANY = tuple(about(seed, "at") for seed in range(9_000_100, 9_000_112))
@@ -70,8 +71,10 @@ def installed(node: OneNode, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture(scope="module")
 def shapes(installed: Product) -> Product:
-    """The example. Once it is scaled down, two versions have room side by side on two cores."""
+    """The example, with a second prefill. Once it is scaled down, two versions have room side by
+    side on two cores."""
     installed.node.kubectl("apply", "-f", str(EXAMPLE))
+    installed.change({"tiers": {"prefill": {"replicas": 2}}})
     installed.until("Ready", "CachesCoherent")
     return installed
 
@@ -88,20 +91,20 @@ def volume(shapes: Product, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 def test_the_columns_tell_the_pools(shapes: Product) -> None:
     line = shapes.node.kubectl("get", "mms", "shapes", "--no-headers").split()
-    assert line[:7] == ["shapes", "True", "FullSplit", "2/2", "1/1", "2/2", "1"]
+    assert line[:7] == ["shapes", "True", "FullSplit", "2/2", "2/2", "2/2", "1"]
 
 
 def test_scaling_down_under_load_loses_nothing(shapes: Product) -> None:
     before = settled(shapes)
     with pipelines(shapes) as served, steady_load(shapes.url(), *MANY, threads=4) as load:
         load.wait_for(36, 120)  # each question is asked
-        shapes.change({"tiers": {tier: {"replicas": 1} for tier in ("encoder", "decode")}})
+        shapes.change({"tiers": {tier: {"replicas": 1} for tier in POOLS}})
         shapes.until("Ready")
         staying = shapes.addresses(ending=False)
         shapes.wait_gone(before - staying)
         load.wait_for(6, 120)
     assert load.failed == load.wrong == []
-    assert len(before) == 6
+    assert len(before) == 7
     assert len(staying) == 4
     assert served.used(before - shapes.addresses("gateway"))
 
@@ -132,16 +135,12 @@ async def test_encoders_and_resolutions_change_under_load_and_no_answer_is_stale
 def test_every_topology_is_reached_under_load(shapes: Product) -> None:
     url = shapes.url()
     with steady_load(url, *QUESTIONS) as load:
-        split = {"encoder": None, "prefill": None, "decode": None}
-        shapes.change({"topology": "Fused", "degraded": None, "tiers": split})
-        shapes.until("Ready")
-        load.wait_for(4, 120)
-        shapes.change({"topology": "EncodeSplit"})
-        shapes.until("Ready")
-        load.wait_for(4, 120)
-        shapes.change({"topology": "FullSplit"})
-        shapes.until("Ready", "CachesCoherent")
-        load.wait_for(4, 120)
+        for topology in ("Fused", "FullSplit", "EncodeSplit", "FullSplit"):
+            # Fused has no pools to say anything of.
+            shapes.change({"topology": topology, "degraded": None, "tiers": dict.fromkeys(POOLS)})
+            shapes.until("Ready")
+            load.wait_for(4, 120)
+        shapes.until("CachesCoherent")
     assert load.failed == []
     assert load.wrong == []
     assert shapes.url() == url

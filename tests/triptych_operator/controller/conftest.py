@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from api_server import ApiServer
 from desk import Desk
+from scaling_scene import Scene
 from triptych_operator.cluster import connection
 from triptych_operator.cluster.api import Api
 
@@ -19,3 +20,8 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
         Api(await connection.load(server.kubeconfig(tmp_path))) as api,
     ):
         yield Desk(server, api)
+
+
+@pytest.fixture
+def scene(desk: Desk) -> Scene:
+    return Scene(desk)

@@ -388,11 +388,10 @@ async def test_the_balance_moves_the_bounds_of_an_autoscaler_and_nothing_else(de
     }
     resource(desk.server, **balanced)
     await settle(desk)
-    scale = "autoscaler"
-    desk.server.put(BY_NAME["Deployment"], scaled("shapes-prefill", 1), manager=scale)
+    desk.server.put(BY_NAME["Deployment"], scaled("shapes-prefill", 1), manager="autoscaler")
     await settle(desk)
     assert bounds(desk, "encoder") == (1, 2)
-    desk.server.put(BY_NAME["Deployment"], scaled("shapes-prefill", 6), manager=scale)
+    desk.server.put(BY_NAME["Deployment"], scaled("shapes-prefill", 6), manager="autoscaler")
     await desk.reconcile()
     assert applies(desk.server) == ["HorizontalPodAutoscaler shapes-encoder"]
     await settle(desk)

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from api_server import refusing, status
-from children_of import PLATFORM, SHAPES, body, make_ready, resource, scaled
+from children_of import body, make_ready, resource
 from desk import Desk
+from scaling_scene import ON_WAIT, Scene
 from triptych_contract.names import Cache, Tier
 from triptych_operator.api.autoscaling import Signal
-from triptych_operator.cluster.kinds import DEPLOYMENT
 from triptych_operator.cluster.refusals import Refusal
-from triptych_operator.controller.queue import KeyedQueue
-from triptych_operator.controller.scaling import STATUS_SECONDS, Scaler
+from triptych_operator.controller.scaling import STATUS_SECONDS
 from triptych_operator.desired.platform import Metrics, Platform
-from triptych_operator.signals.board import SignalBoard, TierSignals
 from triptych_operator.signals.caches import CacheUse
 
 QUIET = {Signal.PICTURE_REQUESTS_PER_SECOND: 0.0, Signal.REQUESTS_WITHOUT_ENCODER: 0.0}
 WAITED_FOR = {**QUIET, Signal.REQUESTS_WITHOUT_ENCODER: 1.0}
-ON_WAIT: dict[str, Any] = {"max": 5, "metrics": [{"signal": "QueueWait", "target": "500m"}]}
 RESTING: dict[str, Any] = {
     "tiers__encoder__autoscaling": {**ON_WAIT, "min": 2, "scaleToZeroAfter": "60s"},
     "degraded__onEncoderLoss": "Queue",
@@ -32,65 +27,10 @@ MOVED = ["PATCH Deployment shapes-encoder", "POST Event"]
 COST = "controller.kubernetes.io/pod-deletion-cost"
 
 
-@dataclass
-class Scene:
-    """A resource that stands, and a board that is written by hand."""
-
-    desk: Desk
-    board: SignalBoard = field(default_factory=lambda: SignalBoard(1e9))
-    now: float = 1000.0
-    platform: Platform = PLATFORM
-
-    def __post_init__(self) -> None:
-        self.scaler = self.restarted()
-
-    def restarted(self) -> Scaler:
-        return Scaler(
-            self.desk.api, self.desk.store, self.board, self.platform, now=lambda: self.now
-        )
-
-    async def stands(self, **changes: Any) -> None:
-        resource(self.desk.server, **changes)
-        for _ in range(6):
-            make_ready(self.desk.server)
-            await self.desk.reconcile()
-
-    def measures(
-        self,
-        tier: Tier,
-        values: Mapping[Signal, float],
-        work: Mapping[str, float] | None = None,
-        *caches: CacheUse,
-    ) -> None:
-        told = work or {}
-        signals = TierSignals(tier, self.now, len(told), len(told), values, told, caches)
-        self.board.put(SHAPES, signals)
-
-    async def look(self, later: float = 0.0) -> list[str]:
-        """Looks once, after so many seconds; the writes that it took."""
-        self.now += later
-        await self.desk.observe()
-        await self.scaler.look(SHAPES)
-        return self.desk.server.writes
-
-    def encoders(self) -> int:
-        return int(body(self.desk.server, "Deployment", "shapes-encoder")["spec"]["replicas"])
-
-    def set_encoders(self, pods: int) -> None:
-        manifest = scaled("shapes-encoder", pods)
-        self.desk.server.put(DEPLOYMENT, manifest, manager="autoscaler")
-        make_ready(self.desk.server)
-
-
 def events(scene: Scene) -> list[dict[str, Any]]:
     """All Events, oldest first."""
     found = [one.body for (kind, _, _), one in scene.desk.server.objects.items() if kind == "Event"]
     return sorted(found, key=lambda one: str(one["eventTime"]))
-
-
-@pytest.fixture
-def scene(desk: Desk) -> Scene:
-    return Scene(desk)
 
 
 async def test_encoders_rest_when_it_has_been_quiet_and_wake_for_the_first_picture(
@@ -344,63 +284,3 @@ async def test_a_refusal_is_for_the_queue_to_try_again(scene: Scene) -> None:
     with pytest.raises(Refusal):
         await scene.look()
     assert await scene.look() == ["PATCH MultimodalService shapes status"]
-
-
-async def test_every_resource_comes_due(scene: Scene) -> None:
-    await scene.stands()
-    due: KeyedQueue[Any] = KeyedQueue(first_retry=1.0, last_retry=1.0)
-    running = asyncio.create_task(scene.scaler.run(due, 60.0))
-    assert await asyncio.wait_for(due.get(), 5.0) == SHAPES
-    running.cancel()
-
-
-async def next_due(scene: Scene, seconds: float = 0.3) -> list[Any]:
-    """What becomes due within ``seconds``, many periods of the scaler."""
-    due: KeyedQueue[Any] = KeyedQueue(first_retry=1.0, last_retry=1.0)
-    running = asyncio.create_task(scene.scaler.run(due, 0.05))
-    await asyncio.sleep(seconds)
-    running.cancel()
-    return [await due.get() for _ in range(len(due))]
-
-
-async def test_a_resource_is_left_alone_while_no_pod_tells_anything_and_nothing_changes(
-    scene: Scene,
-) -> None:
-    await scene.stands(tiers__prefill__autoscaling=ON_WAIT)
-    assert await scene.look() == []
-    assert await next_due(scene) == []
-    scene.set_encoders(3)
-    await scene.desk.observe()
-    assert await next_due(scene) == [SHAPES]
-    await scene.look()
-    assert await next_due(scene) == []
-    scene.measures(Tier.PREFILL, {Signal.QUEUE_WAIT: 0.1}, {"a": 4.0})
-    assert await next_due(scene) == [SHAPES]
-
-
-async def test_what_was_told_is_taken_back_when_its_time_has_come(scene: Scene) -> None:
-    await scene.stands(tiers__prefill__autoscaling=ON_WAIT)
-    scene.measures(Tier.PREFILL, {Signal.QUEUE_WAIT: 9.0}, {"a": 4.0})
-    await scene.look()
-    assert scene.desk.status().limiting_tier is Tier.PREFILL
-    scene.board.keep([])  # no pod is left, and their signals are
-    await scene.look()
-    assert await next_due(scene) == [SHAPES], "for a minute it waits for them to come back"
-    assert await scene.look(later=STATUS_SECONDS) == ["PATCH MultimodalService shapes status"]
-    await scene.look()
-    assert scene.desk.status().limiting_tier is None
-    assert await next_due(scene) == []
-
-
-async def test_looks_at_many_resources_are_spread_over_the_period(scene: Scene) -> None:
-    for number in range(100):
-        resource(scene.desk.server, name=f"many-{number}")
-    await scene.desk.observe()
-    due: KeyedQueue[Any] = KeyedQueue(first_retry=1.0, last_retry=1.0)
-    running = asyncio.create_task(scene.scaler.run(due, 1.0))
-    loop, times = asyncio.get_running_loop(), []
-    for _ in range(100):
-        await asyncio.wait_for(due.get(), 5.0)
-        times.append(loop.time())
-    running.cancel()
-    assert times[-1] - times[0] > 0.5

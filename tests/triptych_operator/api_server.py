@@ -21,6 +21,7 @@ from triptych_operator.cluster.kinds import (
     EVENT,
     LEASE,
     METRICS_API,
+    SERVICE_RESOURCE,
     Kind,
 )
 
@@ -144,7 +145,12 @@ class ApiServer:
         metadata = {"resourceVersion": str(self.version)}
         if rest:
             metadata["continue"] = str(start + limit)
-        return web.json_response({"metadata": metadata, "items": page or None})
+        answer = {"metadata": metadata, "items": page or None}
+        # As the real one writes them: in the order of the alphabet, but for its own types.
+        own = "PartialObjectMetadataList" in call.headers.get("Accept", "") or (
+            call.kind.group != SERVICE_RESOURCE.group
+        )
+        return web.json_response(answer if own else dict(sorted(answer.items())))
 
     def _create(self, call: Call) -> web.Response:
         key = (call.kind.name, call.namespace, call.body["metadata"]["name"])

@@ -38,7 +38,7 @@ _ERRORS_FROM: Final = 400
 _METADATA_ONLY: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 Object = Mapping[str, Any]  # as the API server hands it out
-_ITEMS: Final = b'"items":'  # what a list says last
+_ITEMS: Final = b'"items":'
 
 CALLS: Final = Counter(
     "triptych_operator_api_calls", "Calls to the API server", ["verb", "kind", "status"]
@@ -135,9 +135,8 @@ class Api:
         path, query = kind.path(namespace), {"limit": str(limit), "labelSelector": selector}
         while True:
             answer = await self._exchange("GET", kind, path, query, accept=accept)
-            head, _, items = answer.partition(_ITEMS)
-            metadata = _parsed(head + _ITEMS + b"[]}", f"GET {path}").get("metadata", {})
-            yield Page(int(metadata.get("resourceVersion") or 0), items.rstrip()[:-1])
+            metadata, items = _split(answer, f"GET {path}")
+            yield Page(int(metadata.get("resourceVersion") or 0), items)
             query["continue"] = metadata.get("continue", "")
             if not query["continue"]:
                 return
@@ -200,6 +199,21 @@ class Api:
         if status >= _ERRORS_FROM:
             raise refusal(status, content_read, what, answer.headers.get("Retry-After", ""))
         return content_read
+
+
+def _split(answer: bytes, what: str) -> tuple[Object, bytes]:
+    """A list's metadata, and the text of its objects. They come last in lists of metadata alone and
+    of Kubernetes' own kinds, and are not read for that; lists of custom resources have the order
+    of the alphabet, and are.
+
+    Raises:
+        Refusal: it is no list.
+    """
+    head, _, items = answer.partition(_ITEMS)
+    if b'"metadata":' in head:
+        return _parsed(head + _ITEMS + b"[]}", what)["metadata"], items.rstrip()[:-1]
+    whole = _parsed(answer, what)
+    return whole.get("metadata", {}), json.dumps(whole.get("items")).encode()
 
 
 def _parsed(answer: bytes, what: str) -> Object:

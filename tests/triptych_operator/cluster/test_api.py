@@ -109,6 +109,16 @@ async def test_a_list_comes_in_pages_with_its_version(server: ApiServer, api: Ap
     assert len({item["metadata"]["name"] for page in found for item in page.items()}) == PAGE + 3
 
 
+async def test_lists_of_custom_resources_tell_their_version_after_their_items(
+    server: ApiServer, api: Api
+) -> None:
+    for number in range(PAGE + 3):
+        server.put(SERVICE_RESOURCE, config(f"c{number:04}"))
+    found = [page async for page in api.pages(SERVICE_RESOURCE, None, "")]
+    assert [len(page.items()) for page in found] == [PAGE, 3]
+    assert {page.version for page in found} == {server.version}
+
+
 async def test_an_empty_list_is_one_empty_page(api: Api) -> None:
     [page] = await pages(api)
     assert (page.version, page.items()) == (100, [])

@@ -73,6 +73,17 @@ class Served:
         """Whether a condition is not there at all."""
         return not await self.condition(type_)
 
+    async def told(self, *expected: tuple[str, str]) -> None:
+        """Waits until the Events are these; each is posted after the status that it is about."""
+
+        async def look() -> bool:
+            return await self.events() == list(expected)
+
+        try:
+            await eventually(look, f"Events {expected}", seconds=SECONDS)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}; there are {await self.events()}") from error
+
     async def events(self) -> list[tuple[str, str]]:
         """Type and reason of all Events about resources, oldest first."""
         found = [

@@ -29,7 +29,7 @@ from triptych_operator.controller.run import run
 from triptych_operator.controller.settings import Listen, OperatorSettings, Pace
 from triptych_operator.desired.platform import Platform
 
-WATCH: Final = "watcher for "  # how kopf names the tasks of its watches
+WATCH: Final = "watch of "  # how the tasks of the watches are named
 PEERS: Final = "kopfpeerings"
 
 
@@ -92,7 +92,7 @@ async def within(
 
 
 def watches() -> list[asyncio.Task[Any]]:
-    """kopf's tasks that watch."""
+    """The tasks that watch."""
     return [task for task in asyncio.all_tasks() if task.get_name().startswith(WATCH)]
 
 
@@ -103,8 +103,6 @@ async def test_the_process_ends_when_one_of_its_watches_dies(cluster: Cluster, k
         namespace_of_its_own(cluster) as (_, namespace),
         within(cluster.kubeconfig, namespace) as task,
     ):
-        await asyncio.sleep(3)  # more than one count, of all
-        assert not task.done()
         [watch] = [one for one in watches() if kind in one.get_name()]
         watch.cancel()
         with pytest.raises(Unavailable, match="watch"):
@@ -128,12 +126,13 @@ async def test_health_fails_while_nothing_can_be_listed(cluster: Cluster, tmp_pa
         FaultProxy(cluster.kubeconfig, tmp_path) as proxy,
         within(proxy.kubeconfig, namespace, audit=0.5, listen=Listen("127.0.0.1", port)) as task,
     ):
-        assert await health(port) == (200, "ok\n")
-        proxy.answers = Refuse(500, "InternalError")
 
         async def status(wanted: int) -> bool:
             return (await health(port))[0] == wanted
 
+        await eventually(lambda: status(200), "a first look", seconds=SECONDS)
+        assert (await health(port))[1] == "ok\n"
+        proxy.answers = Refuse(500, "InternalError")
         await eventually(lambda: status(503), "what is wrong", seconds=SECONDS)
         assert "nothing could be listed for" in (await health(port))[1]
         proxy.heal()

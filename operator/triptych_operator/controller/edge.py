@@ -1,8 +1,8 @@
 """kopf at the edge: its watches fill the store, and say which resource to look at again.
 
-``on.event`` handlers alone: they put no finalizer on anything and keep no state in annotations,
-so deletion works with the operator down. They are never retried, which is fine, as all they do is
-to take note; what they may miss, ``audit`` finds.
+kopf's streams of events alone, with its credentials and its supervision, and none of its handlers:
+nothing gets a finalizer or an annotation, so deletion works with the operator down, and all that
+is done with an event is to take note of it (docs/adr/0010). What is missed, ``audit`` finds.
 """
 
 from __future__ import annotations
@@ -10,17 +10,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import kopf
+from kopf._cogs.clients.watching import Bookmark, infinite_watch
+from kopf._cogs.structs.references import NamespaceName, Resource
+from kopf._core.engines.peering import Identity
 from triptych_contract.errors import Unavailable
 
 from triptych_operator.cluster import connection
 from triptych_operator.cluster.api import PAGE
 from triptych_operator.cluster.kinds import OBSERVED, SERVICE_RESOURCE, Kind
-from triptych_operator.controller.stateless import NO_PEER, NoDifferences, NoMemories, NoProgress
 from triptych_operator.desired import naming
 from triptych_operator.observed.store import ServiceKey, Store, belongs
 
@@ -29,8 +31,9 @@ _SERVER_SECONDS: Final = 600  # a watch is opened anew after so long
 _CONNECT_SECONDS: Final = 10.0
 _RETRIES: Final = (0.2, 0.5, 1.0, *(2.0,) * 60)  # seconds; two minutes without an API server
 _STOP_SECONDS: Final = 10.0
-_START_SECONDS: Final = 30.0  # until all watches must run
-_COUNT_SECONDS: Final = 2.0
+# Who this process is among peers, which it has none of. kopf would ask for the user's name, and the
+# user of a container has none.
+_NO_PEER: Final = Identity("triptych-operator")
 _logger = logging.getLogger(__name__)
 
 
@@ -73,6 +76,16 @@ class Edge:
         if service is not None:
             self._changed(service)
 
+    async def take_all(self, kind: Kind, events: AsyncIterator[Any]) -> None:
+        """Takes in event after event of one watch."""
+        async for event in events:
+            if isinstance(event, Bookmark) or event["type"] == "BOOKMARK":
+                continue  # they tell of no object
+            try:
+                self.take(kind, event["type"], event["object"])
+            except Exception:  # a fault of ours with one object must not hide all others
+                _logger.exception("an event of %s was not taken in", kind.plural)
+
     async def watch(
         self, kubeconfig: Path | None, namespaces: Sequence[str], started: Callable[[], None]
     ) -> None:
@@ -82,71 +95,56 @@ class Edge:
         Raises:
             Unavailable: kopf has ended by itself; the process should end too.
         """
+        settings = _settings(self._kinds)
         tasks = await kopf.spawn_tasks(
-            registry=self._registry(kubeconfig),
-            settings=_settings(self._kinds),
-            memories=NoMemories(),
-            identity=NO_PEER,
+            registry=_registry(kubeconfig),
+            settings=settings,
+            identity=_NO_PEER,
             standalone=True,
             clusterwide=not namespaces,
             namespaces=list(namespaces),
         )
+        watches = [
+            asyncio.create_task(
+                self.take_all(kind, _events(kind, scope, settings)),
+                name=f"watch of {kind.plural} in {scope or 'all namespaces'}",
+            )
+            for kind in self._kinds
+            for scope in namespaces or (None,)
+        ]
         started()
         try:
-            await self._until_one_ends(tasks, len(namespaces) or 1)
+            await _until_one_ends([*tasks, *watches])
         finally:
-            await _stop(tasks)
+            await _stop([*tasks, *watches])
 
-    async def _until_one_ends(self, tasks: Collection[asyncio.Task[Any]], scopes: int) -> None:
-        """kopf goes on when one of its watches has died, deaf to that kind: so they are counted."""
-        loop = asyncio.get_running_loop()
-        needed, due = scopes * len(self._kinds), loop.time() + _START_SECONDS
-        while True:
-            done, _ = await asyncio.wait(
-                tasks, timeout=_COUNT_SECONDS, return_when=asyncio.FIRST_COMPLETED
-            )
-            for task in done:
-                failure = None if task.cancelled() else task.exception()
-                raise Unavailable(f"{task.get_name()} ended: {failure}") from failure
-            watching = sum(
-                task.get_name().startswith("watcher for ") for task in asyncio.all_tasks()
-            )
-            if watching >= needed:
-                due = loop.time()  # they all have begun: from now on none may be missing
-            elif loop.time() > due:
-                raise Unavailable(f"only {watching} of {needed} watches run: start again")
 
-    def _registry(self, kubeconfig: Path | None) -> kopf.OperatorRegistry:
-        registry = kopf.OperatorRegistry()
+def _registry(kubeconfig: Path | None) -> kopf.OperatorRegistry:
+    registry = kopf.OperatorRegistry()
 
-        async def login(**_: Any) -> kopf.ConnectionInfo:
-            return await connection.for_kopf(kubeconfig)
+    async def login(**_: Any) -> kopf.ConnectionInfo:
+        return await connection.for_kopf(kubeconfig)
 
-        async def on_event(*, event: kopf.RawEvent, param: Any = None, **_: Any) -> None:
-            self.take(param, event["type"], event["object"])
-            shed(event["object"])
+    kopf.on.login(registry=registry, id="login")(login)
+    return registry
 
-        kopf.on.login(registry=registry, id="login")(login)
-        for kind in self._kinds:
-            declare = kopf.on.event(
-                kind.group, kind.version, kind.plural, registry=registry, id="take", param=kind
-            )
-            declare(on_event)
-        return registry
+
+def _events(kind: Kind, scope: str | None, settings: kopf.OperatorSettings) -> AsyncIterator[Any]:
+    return infinite_watch(
+        settings=settings,
+        resource=Resource(kind.group, kind.version, kind.plural, namespaced=True),
+        namespace=NamespaceName(scope) if scope is not None else None,
+    )
 
 
 def _settings(kinds: Sequence[Kind]) -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
-    settings.posting.enabled = False  # our Events are posted by ``cluster.events`` alone
     settings.scanning.disabled = True  # no rights on namespaces and definitions are needed
-    settings.persistence.diffbase_storage = NoDifferences()
-    settings.persistence.progress_storage = NoProgress()
     settings.process.ultimate_exiting_timeout = None
     settings.watching.server_timeout = _SERVER_SECONDS
     settings.watching.connect_timeout = _CONNECT_SECONDS
     settings.watching.chunk_size = PAGE
     settings.networking.error_backoffs = _RETRIES
-    settings.queueing.idle_timeout = 0.1
     for kind in kinds:
         if kind != SERVICE_RESOURCE:
             settings.watching.label_selectors[kind.group, kind.version, kind.plural] = (
@@ -155,12 +153,13 @@ def _settings(kinds: Sequence[Kind]) -> kopf.OperatorSettings:
     return settings
 
 
-def shed(body: Any) -> None:
-    """Lets go of all but the names of an object that has been taken in. kopf's views of it refer
-    to each other, so that it would stay whole until the next collection of garbage."""
-    for part in body.keys() - {"apiVersion", "kind", "metadata"}:
-        del body[part]
-    body["metadata"].pop("managedFields", None)
+async def _until_one_ends(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """None of them ends by itself while all is well; without one of its watches, a process would
+    be deaf to a kind."""
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in done:
+        failure = None if task.cancelled() else task.exception()
+        raise Unavailable(f"{task.get_name()} ended: {failure}") from failure
 
 
 async def _stop(tasks: Collection[asyncio.Task[Any]]) -> None:

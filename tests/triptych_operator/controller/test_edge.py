@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
+from kopf._cogs.clients.watching import Bookmark
 from triptych_operator.cluster.kinds import DEPLOYMENT, OBSERVED, POD, SERVICE_RESOURCE, Kind
-from triptych_operator.controller.edge import CHILDREN_SELECTOR, Edge, selector, shed
+from triptych_operator.controller.edge import CHILDREN_SELECTOR, Edge, selector
 from triptych_operator.observed.store import ServiceKey, Store
 
 SHAPES = ServiceKey("n", "shapes")
@@ -19,13 +21,25 @@ class Taken:
         self.store = Store()
         self.changed: list[ServiceKey] = []
         self.listed: list[Kind] = []
-        self._edge = Edge(self.store, changed=self.changed.append, listed=self.listed.append)
+        self.edge = Edge(self.store, changed=self.changed.append, listed=self.listed.append)
 
     def take(self, kind: Kind, event: str | None, version: int, uid: str = "u") -> list[ServiceKey]:
         """Takes an event in; whom it woke."""
         self.changed.clear()
-        self._edge.take(kind, event, body(kind, version, uid))
+        self.edge.take(kind, event, body(kind, version, uid))
         return list(self.changed)
+
+    async def hear(self, kind: Kind, *seen: dict[str, Any]) -> list[ServiceKey]:
+        """Takes in what a watch of ``kind`` tells of new objects; whom it woke."""
+        self.changed.clear()
+        events = [{"type": "ADDED", "object": one} for one in seen]
+        await self.edge.take_all(kind, stream(events))
+        return list(self.changed)
+
+
+async def stream(events: Sequence[Any]) -> AsyncIterator[Any]:
+    for event in events:
+        yield event
 
 
 def body(kind: Kind, version: int, uid: str = "u") -> dict[str, Any]:
@@ -81,12 +95,21 @@ def test_objects_that_belong_to_no_resource_are_left_alone(event: str | None) ->
     assert (one.changed, one.listed, list(one.store.of_kind("Pod"))) == ([], [], [])
 
 
-def test_of_what_was_taken_in_only_the_names_are_left() -> None:
-    """kopf would keep all of it until the next collection of garbage."""
-    taken = body(DEPLOYMENT, 1)
-    taken["metadata"]["managedFields"] = [{"manager": "triptych"}]
-    shed(taken)
-    assert taken == {"metadata": body(DEPLOYMENT, 1)["metadata"]}
+async def test_of_an_event_that_cannot_be_read_the_log_tells_and_the_watch_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    one = Taken()
+    unreadable: dict[str, Any] = {"metadata": {"labels": {"app.kubernetes.io/instance": "shapes"}}}
+    assert await one.hear(DEPLOYMENT, unreadable, body(DEPLOYMENT, 1)) == [SHAPES]
+    assert "an event of deployments was not taken in" in caplog.text
+    assert len(one.store.children(SHAPES)) == 1
+
+
+async def test_bookmarks_tell_of_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    one = Taken()
+    marked = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "7"}}}
+    await one.edge.take_all(SERVICE_RESOURCE, stream([Bookmark.LISTED, marked]))
+    assert (one.changed, one.store.services(), caplog.text) == ([], [], "")
 
 
 @pytest.mark.parametrize("kind", OBSERVED, ids=lambda kind: kind.plural)

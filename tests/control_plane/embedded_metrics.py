@@ -51,11 +51,21 @@ def charted(control_plane: ControlPlane, namespace: str) -> Iterator[None]:
 
 
 def operator(
-    control_plane: ControlPlane, log: Path, namespace: str, address: str, *, election: str = ""
+    control_plane: ControlPlane,
+    log: Path,
+    namespace: str,
+    address: str,
+    *,
+    election: str = "",
+    kubeconfig: Path | None = None,
 ) -> OperatorProcess:
-    """One that serves at ``address``."""
+    """One that serves at ``address``, as the administrator unless by ``kubeconfig``."""
     flags = (f"--metrics-service={namespace}/triptych-metrics", f"--metrics-address={address}")
-    kubeconfig = control_plane.kubeconfig
     return OperatorProcess(
-        kubeconfig, log, namespace, arguments=flags, election=election, asks_pods=True
+        kubeconfig or control_plane.kubeconfig,
+        log,
+        namespace,
+        arguments=flags,
+        election=election,
+        asks_pods=True,
     )

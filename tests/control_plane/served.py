@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from cluster.api import Api, Object
+from cluster.api import Api, ApiError, Object
 from cluster.children import COLLECTIONS, SERVICES
 from cluster.kubectl import Cluster
 from cluster.operator_process import OperatorProcess
@@ -50,14 +50,16 @@ class Served:
         return conditions(await self.resource(name)).get(type_, {})
 
     async def until(
-        self, type_: str, status: str, reason: str = "", name: str = "shapes"
+        self, type_: str, status: str, reason: str = "", name: str = "shapes", message: str = ""
     ) -> Condition:
-        """Waits until a condition is so, about the generation that stands."""
+        """Waits until a condition is so, about the generation that stands; ``reason`` and
+        ``message`` where given."""
 
         async def look() -> Condition | None:
             resource = await self.resource(name)
             found = conditions(resource).get(type_, {})
             so = found.get("status") == status and reason in ("", found.get("reason"))
+            so = so and message in ("", found.get("message"))
             current = found.get("observedGeneration") == resource["metadata"]["generation"]
             return found if so and current else None
 
@@ -99,6 +101,26 @@ class Served:
 def conditions(resource: Object) -> dict[str, Condition]:
     """The conditions by type."""
     return {one["type"]: one for one in resource.get("status", {}).get("conditions", ())}
+
+
+async def no_more_deployments(one: Served) -> bool:
+    """Whether a policy or quota that forbids a Deployment of decodes is in force: by a dry run."""
+    labels = {"app": "probe"}
+    template = {
+        "metadata": {"labels": labels},
+        "spec": {"containers": [{"name": "a", "image": "a"}]},
+    }
+    probe = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "shapes-decode"},
+        "spec": {"selector": {"matchLabels": labels}, "template": template},
+    }
+    try:
+        await one.api.create(one.path("Deployment"), probe, dry_run=True)
+    except ApiError:
+        return True
+    return False
 
 
 @asynccontextmanager

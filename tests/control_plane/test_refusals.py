@@ -10,13 +10,18 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from cluster.api import ApiError
 from cluster.children import COLLECTIONS
 from cluster.control_plane import ControlPlane
 from cluster.kubectl import Cluster
 from cluster.operator_process import OperatorProcess
 from cluster.waiting import eventually
-from control_plane.served import SECONDS, Served, namespace_of_its_own, served
+from control_plane.served import (
+    SECONDS,
+    Served,
+    namespace_of_its_own,
+    no_more_deployments,
+    served,
+)
 
 POLICIES: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 BINDINGS: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
@@ -90,33 +95,13 @@ async def policy(one: Served, expression: str, message: str) -> AsyncIterator[No
         await one.api.delete(f"{POLICIES}/{name}")
 
 
-async def is_refused(one: Served) -> bool:
-    """Whether the policy is in force: a dry run of what it forbids."""
-    labels = {"app": "probe"}
-    template = {
-        "metadata": {"labels": labels},
-        "spec": {"containers": [{"name": "a", "image": "a"}]},
-    }
-    probe = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "shapes-decode"},
-        "spec": {"selector": {"matchLabels": labels}, "template": template},
-    }
-    try:
-        await one.api.create(one.path("Deployment"), probe, dry_run=True)
-    except ApiError:
-        return True
-    return False
-
-
 async def test_an_admission_policy_that_refuses_a_child_is_told_and_healed(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     async with served(cluster, tmp_path) as one:
         expression = "object.metadata.name != 'shapes-decode'"
         async with policy(one, expression, "no decoding on Sundays"):
-            await eventually(lambda: is_refused(one), "the policy in force", seconds=SECONDS)
+            await eventually(lambda: no_more_deployments(one), "the policy", seconds=SECONDS)
             await one.apply()
             found = await one.until("Stalled", "True", "Invalid")
             assert "no decoding on Sundays" in found["message"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -34,6 +35,12 @@ class Installations:
         """What the first wrote after ``since``, but for its Lease and Events."""
         entries = self.control_plane.audit.entries(since, user=self.first_user)
         return [one for one in entries if one.write.resource not in NOT_FOUGHT_OVER]
+
+    async def first_rests(self) -> bool:
+        """Whether the first writes nothing; it may tell of the other amid what it had begun."""
+        since = self.control_plane.audit.position()
+        await asyncio.sleep(1)
+        return self.writes_of_first(since) == []
 
     async def images(self) -> set[str]:
         """What the Deployments run."""
@@ -88,6 +95,7 @@ async def test_the_one_that_came_later_acts_alone_and_the_other_says_so(
     await eventually(said, "an Event about the second operator", seconds=SECONDS)
     assert f"the operator in namespace {other} has taken it over" in served.operator.tail()
     assert f"takes over {namespace}/shapes" in installations.second.tail()
+    await eventually(installations.first_rests, "the end of what it was about", seconds=SECONDS)
     since = installations.control_plane.audit.position()
     await served.apply(tiers__decode__replicas=3)
     await served.until("Ready", "True")

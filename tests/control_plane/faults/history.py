@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cluster.api import Api, Object
 from cluster.children import COLLECTIONS, PODS, SERVICES
+from cluster.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -22,7 +23,7 @@ MARK: Final = "test.triptych.dev/mark"  # annotation of pods: which edit of the 
 COMPONENT: Final = "app.kubernetes.io/component"
 RESOURCE: Final = "MultimodalService"
 _OF_SERVICES: Final = {RESOURCE: SERVICES, "Deployment": COLLECTIONS["Deployment"], "Pod": PODS}
-_MOMENT: Final = 0.3  # seconds for the last events to arrive
+_SECONDS: Final = 60.0  # for the last events to arrive
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +47,43 @@ class History:
         """All changes in the order in which they were made, after what there was before."""
         return sorted(self.changes, key=lambda change: (not change.before, change.version))
 
+    def standing(self, kind: str) -> dict[str, int]:
+        """Versions of what is there of a kind, by uid, as far as has arrived."""
+        found: dict[str, int] = {}
+        for change in self.changes:
+            if change.kind != kind:
+                continue
+            uid = change.body["metadata"]["uid"]
+            if change.deleted:
+                found.pop(uid, None)
+            else:
+                found[uid] = change.version
+        return found
+
 
 @asynccontextmanager
 async def recorded(
     api: Api, namespace: str, paths: Mapping[str, str] = _OF_SERVICES
 ) -> AsyncIterator[History]:
-    """Records while inside the ``async with``, by default what statuses are judged by; ``paths`` of
-    collections by kind."""
-    history = History()
+    """Records all that happens inside the ``async with``, by default what statuses are judged by;
+    ``paths`` of collections by kind."""
+    history, places = History(), {kind: path.format(namespace) for kind, path in paths.items()}
+    since = {kind: await _begin(api, path, kind, history) for kind, path in places.items()}
     tasks = [
-        asyncio.create_task(_follow(api, path.format(namespace), kind, history))
-        for kind, path in paths.items()
+        asyncio.create_task(_follow(api, path, kind, since[kind], history))
+        for kind, path in places.items()
     ]
+
+    async def complete() -> bool:
+        """Each watch tells of its own kind when it comes to it."""
+        if any(task.done() for task in tasks):
+            return True  # one has failed, which is raised below
+        listed = {kind: await api.items(path) for kind, path in places.items()}
+        return all(history.standing(kind) == _versions(items) for kind, items in listed.items())
+
     try:
         yield history
-        await asyncio.sleep(_MOMENT)
+        await eventually(complete, "the last events", seconds=_SECONDS)
     finally:
         for task in tasks:
             task.cancel()
@@ -70,13 +93,22 @@ async def recorded(
             task.result()
 
 
-async def _follow(api: Api, path: str, kind: str, history: History) -> None:
+async def _begin(api: Api, path: str, kind: str, history: History) -> str:
+    """Takes what there is; the version from which on to follow."""
     listed = await api.get(path)
     for body in listed["items"]:
         history.changes.append(_change(kind, "ADDED", body, before=True))
-    async for event in api.watch(path, since=listed["metadata"]["resourceVersion"]):
+    return str(listed["metadata"]["resourceVersion"])
+
+
+async def _follow(api: Api, path: str, kind: str, since: str, history: History) -> None:
+    async for event in api.watch(path, since=since):
         if event["type"] != "BOOKMARK":
             history.changes.append(_change(kind, event["type"], event["object"]))
+
+
+def _versions(items: Iterable[Object]) -> dict[str, int]:
+    return {one["metadata"]["uid"]: int(one["metadata"]["resourceVersion"]) for one in items}
 
 
 def _change(kind: str, type_: str, body: Object, *, before: bool = False) -> Change:

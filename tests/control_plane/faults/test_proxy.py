@@ -17,7 +17,7 @@ from cluster.waiting import eventually
 from control_plane.faults import answers, watches
 from control_plane.faults.proxy import FaultProxy, Trap, When
 
-WAIT_SECONDS = 10.0
+WAIT_SECONDS = 60.0
 
 
 @pytest.fixture

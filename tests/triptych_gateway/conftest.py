@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx2 as httpx
 import pytest
 import uvicorn
+from cluster.waiting import eventually
 from PIL import Image as PilImage
 from scripted_worker import ScriptedWorker, World
 from triptych_contract.config import Endpoints, GatewayConfig, Model
@@ -53,12 +54,12 @@ class Stand:
         return self.workers[tier][0]
 
     async def ready(self) -> None:
-        async with httpx.AsyncClient() as client:
-            for _ in range(200):
-                if (await client.get(f"{self.url}/readyz")).status_code == 200:
-                    return
-                await asyncio.sleep(0.02)
-        raise AssertionError("never ready")
+        async with httpx.AsyncClient(timeout=60) as client:
+
+            async def answers() -> bool:
+                return (await client.get(f"{self.url}/readyz")).status_code == 200
+
+            await eventually(answers, "a gateway that is ready", seconds=60)
 
 
 @pytest.fixture(scope="session")

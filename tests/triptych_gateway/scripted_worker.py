@@ -72,6 +72,7 @@ class ScriptedWorker:
     encoded: list[stages_pb2.EncodeHeader] = field(default_factory=list)
     received: int = 0
     fail_after: int | None = None  # tokens until a stream dies
+    held_up: asyncio.Event | None = None  # no token comes before it is set
     _count: int = 0
     server: grpc.aio.Server | None = None
 
@@ -156,6 +157,8 @@ class ScriptedWorker:
                 if self.fail_after is not None and index - start >= self.fail_after:
                     await context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
                 await asyncio.sleep(self.token_seconds)
+                if self.held_up is not None:
+                    await self.held_up.wait()
                 event = self.event(index, request)
                 yield event
                 if event.finish_reason:

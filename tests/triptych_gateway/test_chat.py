@@ -74,7 +74,7 @@ async def test_models_are_listed_and_found_by_name(stand):
 
 
 async def test_a_picture_is_sent_once_and_then_leased(stand, picture, ask):
-    async with stand() as made, httpx.AsyncClient(base_url=made.url) as client:
+    async with stand() as made, httpx.AsyncClient(base_url=made.url, timeout=60) as client:
         body = ask(picture(), "what?")
         first = await client.post(
             "/v1/chat/completions", json=body, headers={"x-triptych-times": "1"}
@@ -93,7 +93,7 @@ async def test_a_picture_is_sent_once_and_then_leased(stand, picture, ask):
 
 
 async def test_a_picture_that_comes_twice_is_encoded_once_and_leased_twice(stand, picture, ask):
-    async with stand() as made, httpx.AsyncClient(base_url=made.url) as client:
+    async with stand() as made, httpx.AsyncClient(base_url=made.url, timeout=60) as client:
         url = picture()
         answer = await client.post("/v1/chat/completions", json=ask(url, "and", url))
         assert answer.status_code == 200, answer.text
@@ -116,7 +116,7 @@ async def test_many_requests_for_one_new_picture_encode_it_once(stand, picture, 
 
 
 async def test_text_needs_no_encoder(stand, ask):
-    async with stand() as made, httpx.AsyncClient(base_url=made.url) as client:
+    async with stand() as made, httpx.AsyncClient(base_url=made.url, timeout=60) as client:
         answer = await client.post("/v1/chat/completions", json=ask("hello"))
         assert answer.status_code == 200
         assert FINGERPRINT_HEADER not in answer.headers
@@ -124,7 +124,7 @@ async def test_text_needs_no_encoder(stand, ask):
 
 
 async def test_a_request_id_comes_back_and_goes_on(stand, ask):
-    async with stand() as made, httpx.AsyncClient(base_url=made.url) as client:
+    async with stand() as made, httpx.AsyncClient(base_url=made.url, timeout=60) as client:
         answer = await client.post(
             "/v1/chat/completions", json=ask("hello"), headers={"x-request-id": "mine-1"}
         )
@@ -133,7 +133,7 @@ async def test_a_request_id_comes_back_and_goes_on(stand, ask):
 
 
 async def test_sampling_reaches_the_workers_as_asked(stand, ask):
-    async with stand() as made, httpx.AsyncClient(base_url=made.url) as client:
+    async with stand() as made, httpx.AsyncClient(base_url=made.url, timeout=60) as client:
         await client.post(
             "/v1/chat/completions",
             json=ask(
@@ -149,14 +149,14 @@ async def test_sampling_reaches_the_workers_as_asked(stand, ask):
 
 
 async def test_without_max_tokens_an_answer_may_fill_the_context(stand, ask):
-    async with stand() as made, httpx.AsyncClient(base_url=made.url) as client:
+    async with stand() as made, httpx.AsyncClient(base_url=made.url, timeout=60) as client:
         await client.post("/v1/chat/completions", json=ask("hi"))
         request = made.one(Tier.PREFILL).named("Prefill")[0]
         assert request.sampling.max_tokens == 4096 - len(request.prompt.token_ids)
 
 
 async def test_metrics_count_requests_and_first_tokens(stand, picture, ask):
-    async with stand() as made, httpx.AsyncClient(base_url=made.url) as client:
+    async with stand() as made, httpx.AsyncClient(base_url=made.url, timeout=60) as client:
         await client.post("/v1/chat/completions", json=ask("hi", picture()))
         await client.post("/v1/chat/completions", json=ask("hi", model="other"))
         text = (await client.get("/metrics")).text

@@ -2,6 +2,7 @@ import asyncio
 
 import httpx2 as httpx
 import pytest
+from cluster.waiting import eventually
 from prometheus_client import generate_latest
 from triptych_contract.errors import (
     FingerprintMismatch,
@@ -26,11 +27,7 @@ def client_of(made) -> httpx.AsyncClient:
 
 
 async def settled(condition) -> None:
-    for _ in range(300):
-        if condition():
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError("did not settle")
+    await eventually(condition, "what a request leaves", seconds=60)
 
 
 @pytest.mark.parametrize("step", ["die", Overloaded("full"), Unavailable("draining")])
@@ -208,11 +205,12 @@ async def test_when_all_are_overloaded_the_client_is_told_when_to_come_back(stan
 
 async def test_more_requests_than_allowed_get_429(stand, ask):
     async with stand(max_concurrent=1) as made, client_of(made) as client:
-        made.one(Tier.DECODE).token_seconds = 0.3
+        made.one(Tier.DECODE).held_up = end = asyncio.Event()
         running = asyncio.create_task(client.post(PATH, json=ask("one")))
         await settled(lambda: made.one(Tier.DECODE).running)
         refused = await client.post(PATH, json=ask("two"))
         assert refused.status_code == 429
+        end.set()
         assert (await running).status_code == 200
 
 

@@ -22,7 +22,7 @@ def answering(addresses: dict[str, list[str]]):
 
 
 def fetcher(hosts=None, networks=(), **options) -> Fetcher:
-    settings = {"max_bytes": 1000, "seconds": 2.0} | options
+    settings = {"max_bytes": 1000, "seconds": 60.0} | options
     return Fetcher(networks=networks, resolve=answering(hosts or {}), **settings)
 
 

@@ -14,7 +14,7 @@ from triptych_gateway.tiers.calls import PodCalls, PodLost
 pytestmark = pytest.mark.torch
 
 BUSY_POD = Path(__file__).with_name("busy_pod.py")
-SILENT_SECONDS = 1.0
+SILENT_SECONDS = 2.0  # a machine that others use may keep a process waiting for one
 
 
 @contextmanager
@@ -37,11 +37,11 @@ async def calls():
 
 
 async def test_a_pod_that_is_busy_for_long_is_waited_for(calls):
-    with busy_pod(4 * SILENT_SECONDS) as (address, _):
+    with busy_pod(3 * SILENT_SECONDS) as (address, _):
         began = time.monotonic()
         answer = await calls.describe(address, 60)
         assert answer.instance == "busy"
-        assert time.monotonic() - began >= 4 * SILENT_SECONDS
+        assert time.monotonic() - began >= 3 * SILENT_SECONDS
 
 
 async def test_a_pod_that_is_frozen_is_lost_long_before_the_deadline(calls):

@@ -17,7 +17,7 @@ from triptych_gateway.tiers.pools import Pools
 pytestmark = pytest.mark.torch
 
 EXPECTED = Expected(EncoderIdentity("s", "1", "", "1", {}))
-SECONDS = 15.0
+SECONDS = 60.0
 
 
 @dataclass

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import grpc
 import httpx2 as httpx
 import pytest
+from cluster.waiting import eventually
 from metric_docs import assert_told
 from scripted_worker import ScriptedWorker, World
 from triptych_contract.config import Endpoints, GatewayConfig, Listen
@@ -44,11 +45,10 @@ async def scripted(identity):
 
 
 async def until_ready(client: httpx.AsyncClient) -> None:
-    for _ in range(600):
-        if (await client.get("/readyz")).status_code == 200:
-            return
-        await asyncio.sleep(0.05)
-    raise AssertionError("never ready")
+    async def answers() -> bool:
+        return (await client.get("/readyz")).status_code == 200
+
+    await eventually(answers, "a gateway that is ready", seconds=120)
 
 
 async def test_a_process_announces_itself_serves_and_drains(
@@ -80,13 +80,16 @@ async def test_a_process_announces_itself_serves_and_drains(
 
 
 async def _check_drain(process, client, worker, body) -> None:
-    worker.token_seconds = 0.5
+    worker.held_up = end = asyncio.Event()
     running = asyncio.create_task(client.post(PATH, json=body))
-    while not worker.running:  # noqa: ASYNC110 - a scripted worker has no event for it
-        await asyncio.sleep(0.02)
+    await eventually(lambda: worker.running, "a request that runs", seconds=60)
     process.send_signal(signal.SIGTERM)
-    while (await client.get("/readyz")).status_code == 200:  # noqa: ASYNC110 - another process
-        await asyncio.sleep(0.02)
+
+    async def drains() -> bool:
+        return (await client.get("/readyz")).status_code == 503
+
+    await eventually(drains, "the drain", seconds=60)
+    end.set()
     assert (await running).json()["choices"][0]["message"]["content"] == "It is red."
 
 

@@ -12,7 +12,7 @@ LOGGER = "triptych_gateway.api.chat"
 
 
 async def ask_as_mine(made, body) -> None:
-    async with httpx.AsyncClient(base_url=made.url) as client:
+    async with httpx.AsyncClient(base_url=made.url, timeout=60) as client:
         headers = {REQUEST_ID_HEADER: "mine"}
         await client.post("/v1/chat/completions", json=body, headers=headers)
 

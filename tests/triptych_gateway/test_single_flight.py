@@ -1,6 +1,7 @@
 import asyncio
 
 import pytest
+from cluster.waiting import eventually
 from triptych_gateway.pipeline.single_flight import SingleFlight
 from triptych_gateway.pipeline.turns import Turns
 
@@ -36,7 +37,7 @@ async def test_work_that_several_want_is_done_once():
 async def test_who_leaves_does_not_take_the_work_from_the_others():
     flights, work = SingleFlight[str, int](), Work()
     first, second = (asyncio.create_task(flights.run("k", work)) for _ in range(2))
-    await asyncio.sleep(0.01)
+    await eventually(lambda: work.begun, "the work's begin", seconds=60)
     first.cancel()
     await asyncio.sleep(0.01)
     work.finish.set()
@@ -47,12 +48,12 @@ async def test_who_leaves_does_not_take_the_work_from_the_others():
 async def test_work_that_nobody_wants_any_more_is_cancelled():
     flights, work = SingleFlight[str, int](), Work()
     tasks = [asyncio.create_task(flights.run("k", work)) for _ in range(2)]
-    await asyncio.sleep(0.01)
+    await eventually(lambda: work.begun, "the work's begin", seconds=60)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    await asyncio.sleep(0.01)
-    assert work.cancelled == 1
+    await eventually(lambda: work.cancelled, "the work's end", seconds=60)
+    assert (work.begun, work.cancelled) == (1, 1)
     work.finish.set()
     assert await flights.run("k", work) == 2
 

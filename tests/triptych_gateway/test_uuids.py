@@ -41,7 +41,7 @@ def about(url: str | None, uuid: str | None = None, **fields: object) -> dict[st
 def client_of(made, key: str = "", **headers: str) -> httpx.AsyncClient:
     if key:
         headers["authorization"] = f"Bearer {key}"
-    return httpx.AsyncClient(base_url=made.url, headers=headers)
+    return httpx.AsyncClient(base_url=made.url, headers=headers, timeout=60)
 
 
 async def test_a_picture_that_was_named_need_not_be_sent_again(stand, picture):

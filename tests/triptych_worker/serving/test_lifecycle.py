@@ -30,6 +30,8 @@ from worker_process import (
 
 pytestmark = [pytest.mark.torch, pytest.mark.processes, pytest.mark.timeout(900)]
 
+LONG = 1500  # tokens
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -41,7 +43,8 @@ async def test_sigterm_lets_running_answers_end_and_refuses_new_ones(
 ) -> None:
     worker = WorkerProcess("fused", folder, tmp_path).ready()
     described = await describe(worker)
-    long = question(text_only(), described, max_tokens=300, ignore_eos=True)
+    # Longer than a machine that others use may keep us from asking.
+    long = question(text_only(), described, max_tokens=LONG, ignore_eos=True)
     async with worker.channel() as channel:
         fused = stages_pb2_grpc.FusedStub(channel)
         running = [aiter(fused.Generate(long, timeout=CALL_SECONDS)) for _ in range(3)]
@@ -54,7 +57,7 @@ async def test_sigterm_lets_running_answers_end_and_refuses_new_ones(
         assert health.status == health_pb2.HealthCheckResponse.NOT_SERVING
         assert (await describe(worker)).state == common_pb2.STATE_DRAINING
         rest = await asyncio.gather(*(_length(events) for events in running))
-    assert rest == [299] * 3
+    assert rest == [LONG - 1] * 3
     assert await asyncio.to_thread(worker.process.wait, CALL_SECONDS) == 0
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import tiny_models
+from cluster.waiting import eventually
 from triptych_contract.v1 import stages_pb2, stages_pb2_grpc
 from worker_process import CALL_SECONDS, Processed, WorkerProcess, describe, encoded, released
 
@@ -57,7 +58,12 @@ async def test_an_embedding_is_pulled_and_not_made_again(
 
     for worker, handle in ((older, made), (newer, here.handle)):
         await released(worker, handle)
-    assert (await describe(older)).load.leases == 0
+
+    async def all_given_back() -> bool:
+        """What was pulled is given back behind the answer."""
+        return (await describe(older)).load.leases == 0
+
+    await eventually(all_given_back, "the older one's leases", seconds=CALL_SECONDS)
 
     again, _ = await leased(newer, picture, "127.0.0.1:1")  # it is asked of nobody any more
     assert again.handle.checksum == made.checksum

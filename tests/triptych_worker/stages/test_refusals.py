@@ -41,13 +41,15 @@ async def test_what_exceeds_the_memory_is_refused_and_what_fits_is_served(folder
 
 async def test_a_full_queue_is_overload_with_a_hint(folder: Path) -> None:
     async with language_stages(folder, queue_tokens=60, max_running=1) as stages:
-        request = text(30, max_tokens=40, ignore_eos=True)
-        running = asyncio.create_task(stages.generate(request))
+        # Longer than a machine that others use may keep us from asking.
+        long = text(30, max_tokens=800, ignore_eos=True)
+        running = asyncio.create_task(stages.generate(long))
         await until_running(stages)
+        request = text(30, max_tokens=2, ignore_eos=True)
         outcomes = await asyncio.gather(
             *(stages.generate(request) for _ in range(4)), return_exceptions=True
         )
-        assert len(await running) == 40
+        assert len(await running) == 800
     refused = [outcome for outcome in outcomes if isinstance(outcome, Overloaded)]
     assert len(refused) == 2
     assert all(error.retry_after >= 0.5 for error in refused)

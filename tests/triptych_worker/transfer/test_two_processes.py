@@ -31,10 +31,9 @@ def holder(transport: str, start_holder: Any) -> Any:
 async def released(holder: Any) -> int:
     """Leases that the holder has once the receiver's releases have arrived."""
     leases: int = -1
-    for _ in range(100):
+    deadline = time.monotonic() + 60
+    while leases and time.monotonic() < deadline:
         leases = await asyncio.to_thread(holder.ask, "leases")
-        if leases == 0:
-            break
         await asyncio.sleep(0.05)
     return leases
 

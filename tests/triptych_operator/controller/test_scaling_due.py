@@ -17,7 +17,7 @@ async def test_every_resource_comes_due(scene: Scene) -> None:
     await scene.stands()
     due: KeyedQueue[Any] = KeyedQueue(first_retry=1.0, last_retry=1.0)
     running = asyncio.create_task(scene.scaler.run(due, 60.0))
-    assert await asyncio.wait_for(due.get(), 5.0) == SHAPES
+    assert await asyncio.wait_for(due.get(), 30.0) == SHAPES
     running.cancel()
 
 
@@ -64,10 +64,12 @@ async def test_looks_at_many_resources_are_spread_over_the_period(scene: Scene) 
         resource(scene.desk.server, name=f"many-{number}")
     await scene.desk.observe()
     due: KeyedQueue[Any] = KeyedQueue(first_retry=1.0, last_retry=1.0)
+    loop, together = asyncio.get_running_loop(), 0
+    began = loop.time()
     running = asyncio.create_task(scene.scaler.run(due, 1.0))
-    loop, times = asyncio.get_running_loop(), []
     for _ in range(100):
-        await asyncio.wait_for(due.get(), 5.0)
-        times.append(loop.time())
+        await asyncio.wait_for(due.get(), 30.0)
+        together = max(together, 1 + len(due))
     running.cancel()
-    assert times[-1] - times[0] > 0.5
+    assert loop.time() - began > 0.9
+    assert together < 10, "also on a machine that holds us up, where some catch up"

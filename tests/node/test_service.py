@@ -19,7 +19,9 @@ from triptych_contract.names import Metric, Port
 from triptych_operator.cli.manifests import DEFAULT_IMAGE
 
 READY_SECONDS = 600  # six processes load torch on two cores; an idle machine takes 30
-SERVICE_KNOWS_SECONDS = 5.0  # until no more connections are made to a gateway that is gone
+# Until no more connections are made to a gateway that is gone: kubelet, API server and kube-proxy
+# take turns at it, three seconds on an idle machine.
+SERVICE_KNOWS_SECONDS = 15.0
 LONG = tuple(about(seed, "describe") for seed in range(9_000_020, 9_000_026))
 QUESTIONS = [
     about(9_000_001, "at"),
@@ -184,7 +186,7 @@ def test_a_pod_killed_under_load_costs_at_most_what_it_was_answering(
         load.wait_for(4, 60)
         killed = time.monotonic()
         doubled.node.kill(uid)
-        load.wait_for(12, 30)  # the others answer at once
+        load.wait_for(12, 60)  # the others answer at once
         doubled.wait_restarted(pod)
         load.wait_for(4, 60)
     assert load.wrong == []

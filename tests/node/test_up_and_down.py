@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,7 @@ def test_a_node_that_was_killed_is_cleaned_up_and_comes_up_again(ended: OneNode)
     assert sandbox.alive(ended.layout) not in (None, holder)
     assert ended.kubectl("get", "--raw", "/readyz") == "ok"
     ended.down()
-    assert left_of(ended) == []
+    assert soon_left_of(ended) == []
 
 
 def test_up_gives_a_ready_node_and_down_leaves_nothing(ended: OneNode) -> None:
@@ -60,7 +61,7 @@ def test_up_gives_a_ready_node_and_down_leaves_nothing(ended: OneNode) -> None:
     ended.up()  # it is up: nothing happens
     assert sandbox.alive(ended.layout) == holder
     ended.down()
-    assert left_of(ended) == []
+    assert soon_left_of(ended) == []
     assert host_network.FORWARDING.read_text() == forwarding
     ended.down()  # it is down: nothing happens
 
@@ -71,7 +72,7 @@ def test_an_up_that_is_interrupted_leaves_nothing(ended: OneNode) -> None:
         [sys.executable, "-m", "node", "up"], lambda: sandbox.alive(ended.layout) is not None
     )
     assert (code, said) == (130, "node: interrupted\n")
-    assert left_of(ended) == []
+    assert soon_left_of(ended) == []
 
 
 def test_a_build_of_images_that_is_interrupted_leaves_nothing_mounted() -> None:
@@ -102,6 +103,13 @@ def interrupted(
         os.killpg(process.pid, signal.SIGINT)
         _, said = process.communicate(timeout=seconds)
     return process.returncode, said
+
+
+def soon_left_of(node: OneNode) -> list[str]:
+    """What it left once the kernel has ended what was killed, for which nobody waits."""
+    with suppress(TimeoutError):
+        wait(lambda: not left_of(node), 30, "an end of all processes")
+    return left_of(node)
 
 
 def left_of(node: OneNode) -> list[str]:

@@ -13,6 +13,7 @@ from triptych_operator.cluster.api import Api
 from triptych_operator.cluster.kinds import OBSERVED, SERVICE_RESOURCE
 from triptych_operator.controller.audit import Audit
 from triptych_operator.controller.reconcile import Reconciler
+from triptych_operator.desired.wanted import WantedCache
 from triptych_operator.observed.store import ServiceKey, Store
 
 
@@ -27,8 +28,9 @@ class Desk:
     now: datetime = datetime(2026, 1, 1, tzinfo=UTC)
 
     def __post_init__(self) -> None:
+        self.wanted = WantedCache(PLATFORM)
         self.reconciler = Reconciler(
-            self.api, self.store, PLATFORM, self.changed.append, lambda: self.now
+            self.api, self.store, self.wanted, self.changed.append, lambda: self.now
         )
         self._audit = Audit(self.api, self.store, (None,), 1.0, lambda _: None)
 

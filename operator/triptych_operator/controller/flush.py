@@ -13,7 +13,6 @@ from typing import Final
 
 from triptych_contract.errors import FingerprintMismatch, InvalidRequest, Unavailable
 
-from triptych_operator.api.manifests import validate_service
 from triptych_operator.api.service import KIND, MultimodalService
 from triptych_operator.api.status import (
     CachesStatus,
@@ -38,8 +37,8 @@ from triptych_operator.cluster.events import announce
 from triptych_operator.cluster.statuses import write_status
 from triptych_operator.controller.reconcile import Clock, microseconds, seconds, utc_now
 from triptych_operator.desired import naming
-from triptych_operator.desired.deployments import revision
 from triptych_operator.desired.platform import Platform
+from triptych_operator.desired.wanted import Wanted, WantedCache
 from triptych_operator.observed.snapshot import Snapshot, snapshot_of
 from triptych_operator.observed.store import ServiceKey, Store
 from triptych_operator.rollout.completeness import is_complete
@@ -64,22 +63,32 @@ class _Due:
 
     body: Object
     version: int  # of the body
-    service: MultimodalService
+    wanted: Wanted
     cause: Cause | None
     revision: str
     token: str
     caches: CachesStatus
     condition: Condition | None
 
+    @property
+    def service(self) -> MultimodalService:
+        """The resource."""
+        return self.wanted.service
+
 
 class Flusher:
-    """Has the holders of one resource's caches follow its encoder."""
+    """Has the holders of one resource's caches follow its encoder.
+
+    Args:
+        wanted: shared with the reconcile, that looks at the same resources at the same time.
+    """
 
     def __init__(
         self,
         api: Api,
         store: Store,
         platform: Platform,
+        wanted: WantedCache,
         calls: HolderCalls,
         *,
         clock: Clock = utc_now,
@@ -87,6 +96,7 @@ class Flusher:
         self._api = api
         self._store = store
         self._platform = platform
+        self._wanted = wanted
         self._calls = calls
         self._clock = clock
 
@@ -105,7 +115,7 @@ class Flusher:
             await self._report(due, _COHERENT_STILL)
             return
         snapshot = snapshot_of(self._store.children(key))
-        if not self._in_service(due.service, snapshot):
+        if not _in_service(due.wanted, snapshot):
             await self._report(due, _ROLLING)
             return  # whatever changes makes it due again
         try:
@@ -134,9 +144,10 @@ class Flusher:
         if body is None or "deletionTimestamp" in body["metadata"]:
             return None
         try:
-            service = validate_service(body, f"{key.namespace}/{key.name}")
+            wanted = self._wanted.of(body)
         except InvalidRequest:
             return None  # the reconcile says so
+        service = wanted.service
         status = status_in(body)
         caches = status.caches or CachesStatus()
         condition = _coherence(status)
@@ -148,13 +159,7 @@ class Flusher:
         if why is None and told == service.metadata.generation:
             return None
         version = self._store.version(key)
-        return _Due(body, version, service, why, asked, token, caches, condition)
-
-    def _in_service(self, service: MultimodalService, snapshot: Snapshot) -> bool:
-        return all(
-            is_complete(snapshot.tier(tier), revision(service, tier, self._platform))
-            for tier in service.spec.topology.tiers
-        )
+        return _Due(body, version, wanted, why, asked, token, caches, condition)
 
     async def _fingerprint(self, due: _Due, snapshot: Snapshot) -> str | None:
         """The one of all pods that encode; empty when they differ. While none stands, as all of
@@ -234,6 +239,12 @@ class Flusher:
                 "observedGeneration": due.service.metadata.generation,
             }
         )
+
+
+def _in_service(wanted: Wanted, snapshot: Snapshot) -> bool:
+    return all(
+        is_complete(snapshot.tier(tier), revision) for tier, revision in wanted.revisions.items()
+    )
 
 
 def _coherence(status: ServiceStatus) -> Condition | None:

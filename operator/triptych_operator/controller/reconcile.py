@@ -19,7 +19,6 @@ from triptych_operator.cluster.kinds import SERVICE_RESOURCE
 from triptych_operator.cluster.refusals import Refusal
 from triptych_operator.cluster.statuses import write_status
 from triptych_operator.controller.applier import Applier
-from triptych_operator.desired.platform import Platform
 from triptych_operator.desired.wanted import Wanted, WantedCache
 from triptych_operator.json_values import JsonObject
 from triptych_operator.observed.snapshot import explained, snapshot_of
@@ -55,6 +54,7 @@ class Reconciler:
     """Brings one resource at a time to what its spec says.
 
     Args:
+        wanted: what resources want, as this operator is set up.
         changed: called with a resource when the answer to a write has told something new of it.
         signals_problem: why autoscalers do not get at Triptych's own signals, or nothing.
     """
@@ -63,7 +63,7 @@ class Reconciler:
         self,
         api: Api,
         store: Store,
-        platform: Platform,
+        wanted: WantedCache,
         changed: Callable[[ServiceKey], None],
         clock: Clock = utc_now,
         *,
@@ -71,7 +71,7 @@ class Reconciler:
     ) -> None:
         self._api = api
         self._store = store
-        self._wanted = WantedCache(platform)
+        self._wanted = wanted
         self._changed = changed
         self._clock = clock
         self._signals_problem = signals_problem

@@ -27,6 +27,7 @@ from triptych_operator.controller.scaling import Scaler
 from triptych_operator.controller.settings import Election, OperatorSettings, Pace
 from triptych_operator.controller.workers import Task, work
 from triptych_operator.desired.platform import Metrics, Platform
+from triptych_operator.desired.wanted import WantedCache
 from triptych_operator.observed.store import ServiceKey, Store
 from triptych_operator.signals.board import SignalBoard
 from triptych_operator.signals.rounds import LASTING, read_signals
@@ -107,7 +108,8 @@ class _Operation:
         provider = self._provider(api, board, all_changed)
         edge = Edge(store, changed=changed, listed=audit.soon, kinds=kinds)
         problem = provider.problem if provider is not None else str
-        reconciler = Reconciler(api, store, settings.platform, changed, signals_problem=problem)
+        wanted = WantedCache(settings.platform)
+        reconciler = Reconciler(api, store, wanted, changed, signals_problem=problem)
         custody = Custody(api, store, settings.platform.installation)
         reconcile = definition.guarded(custody.guarded(reconciler.reconcile))
         scaler = Scaler(api, store, board, settings.platform)
@@ -129,7 +131,7 @@ class _Operation:
                 for _ in range(pace.scalings):
                     group.create_task(work(scalings, scale, pace.reconcile, "scaling"))
                 if settings.flush_caches:
-                    flusher = _flush(api, store, settings.platform)
+                    flusher = _flush(api, store, settings.platform, wanted)
                     flush = definition.guarded(custody.guarded(flusher))
                     for _ in range(pace.flushes):
                         group.create_task(work(flushes, flush, pace.reconcile, "flush"))
@@ -152,12 +154,12 @@ class _Operation:
         return EmbeddedProvider(api, board, front, changed, utc_now)
 
 
-def _flush(api: Api, store: Store, platform: Platform) -> Task:
+def _flush(api: Api, store: Store, platform: Platform, wanted: WantedCache) -> Task:
     # Its gRPC takes 11 MiB.
     from triptych_operator.caches.calls import HolderCalls  # noqa: PLC0415
     from triptych_operator.controller.flush import Flusher  # noqa: PLC0415
 
-    return Flusher(api, store, platform, HolderCalls()).flush
+    return Flusher(api, store, platform, wanted, HolderCalls()).flush
 
 
 def _for_each(store: Store, changed: Callable[[ServiceKey], None]) -> Callable[[], None]:

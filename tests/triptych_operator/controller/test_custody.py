@@ -13,14 +13,15 @@ from triptych_operator.controller.custody import Custody
 from triptych_operator.controller.reconcile import Reconciler
 from triptych_operator.controller.workers import Task
 from triptych_operator.desired import naming
+from triptych_operator.desired.wanted import WantedCache
 
 OURS, OTHERS = "ours", "others"
 
 
 def acting(desk: Desk, installation: str | None = OURS) -> Task:
     """An operator of that installation, which knows what ``desk`` has observed."""
-    platform = replace(PLATFORM, installation=installation)
-    reconciler = Reconciler(desk.api, desk.store, platform, desk.changed.append, lambda: desk.now)
+    wanted = WantedCache(replace(PLATFORM, installation=installation))
+    reconciler = Reconciler(desk.api, desk.store, wanted, desk.changed.append, lambda: desk.now)
     custody = Custody(desk.api, desk.store, installation, lambda: desk.now)
     return custody.guarded(reconciler.reconcile)
 

@@ -98,6 +98,7 @@ async def scene(desk: Desk) -> AsyncIterator[Scene]:
             desk.api,
             desk.store,
             PLATFORM,
+            desk.wanted,
             HolderCalls(port),
             clock=lambda: desk.now,
         )

@@ -6,6 +6,8 @@ cannot be null says that the field is not given.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Final, Union, get_args, get_origin
 
@@ -49,10 +51,14 @@ def _of_field(kind: object, name: str) -> object:
     if get_origin(kind) is dict:
         return get_args(kind)[1]
     if isinstance(kind, type) and issubclass(kind, BaseModel):
-        for own_name, field in kind.model_fields.items():
-            if (field.alias or own_name) == name:
-                return field.annotation
+        return _of_fields(kind).get(name, JsonValue)
     return JsonValue
+
+
+@cache
+def _of_fields(model: type[BaseModel]) -> Mapping[str, object]:
+    """What each field of a model is, by its name in JSON."""
+    return {field.alias or name: field.annotation for name, field in model.model_fields.items()}
 
 
 def _takes_null(kind: object) -> bool:

@@ -81,7 +81,7 @@ class Lane:
         autoscalers = await self.api.items(
             COLLECTIONS["HorizontalPodAutoscaler"].format(self.namespace)
         )
-        return _is_ready(resource) and all(map(_is_told, autoscalers))
+        return _is_ready(resource) and all(_is_told(one, resource) for one in autoscalers)
 
     async def _is_quiet(self) -> bool:
         since = self.audit.position()
@@ -140,7 +140,12 @@ def _is_ready(resource: Object) -> bool:
     return current and conditions.get("Ready") == "True" and "Reconciling" not in conditions
 
 
-def _is_told(autoscaler: Object) -> bool:
-    """Whether it has said whether it can scale, which the resource's status repeats."""
+def _is_told(autoscaler: Object, resource: Object) -> bool:
+    """Whether it has said whether it can scale, and the resource's status says so too."""
     conditions = autoscaler.get("status", {}).get("conditions", ())
-    return any(one["type"] == "ScalingActive" for one in conditions)
+    active = {one["status"] for one in conditions if one["type"] == "ScalingActive"}
+    limited = {
+        f"{NAME}-{tier['name']}": bool(tier.get("limitedBy"))
+        for tier in resource["status"]["tiers"]
+    }
+    return bool(active) and limited[autoscaler["metadata"]["name"]] == (active == {"False"})

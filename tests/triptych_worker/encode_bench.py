@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import torch
 from triptych_contract.config import EncodeLimits
 from triptych_contract.names import Metric, Stage
+from triptych_worker.cores import Cores
 from triptych_worker.domain import Encoded, EncodeInput, Handle, Load
 from triptych_worker.stages.encode import PictureEncoder
 from triptych_worker.transfer.arena import Arena
@@ -79,6 +80,11 @@ class Bench:
     store: TensorStore
     observer: Recorder
     stage: PictureEncoder
+    cores: Cores
+
+    def close(self) -> None:
+        self.stage.close()
+        self.cores.close()
 
     async def value(self, encoded: Encoded | Handle) -> float:
         handle = encoded.handle if isinstance(encoded, Encoded) else encoded
@@ -105,8 +111,9 @@ def bench_of(cache_bytes: int = 1 << 20, **limits: int) -> Bench:
     store = TensorStore(
         Arena(bounds.holding_bytes), origin, lease_seconds=30.0, keeps_embeddings=cache_bytes > 0
     )
-    observer = Recorder()
-    return Bench(model, store, observer, PictureEncoder(model, store, OURS, bounds, observer))
+    observer, cores = Recorder(), Cores()
+    stage = PictureEncoder(model, store, OURS, bounds, observer, cores=cores)
+    return Bench(model, store, observer, stage, cores)
 
 
 def picture(value: float, tokens: int = 4, key: str = "") -> EncodeInput:

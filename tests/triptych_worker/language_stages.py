@@ -13,6 +13,7 @@ from memory_tensors import MemoryTensors
 from references import FINGERPRINT, Picture
 from triptych_contract.fingerprints import NO_TENANT
 from triptych_contract.names import Stage
+from triptych_worker.cores import Cores
 from triptych_worker.domain import (
     DecodeInput,
     GenerateInput,
@@ -106,7 +107,8 @@ async def language_stages(
     limits = Limits(model.context_tokens, kv_tokens, max_running, queue_tokens, chunk_tokens)
     pool = KvPool(model.layout, kv_tokens, model.device)
     tensors, observed = MemoryTensors(), Observed()
-    engine = Engine(model, Vocabulary.load(folder), pool, limits, observed)
+    cores = Cores()
+    engine = Engine(model, Vocabulary.load(folder), pool, limits, observed, cores=cores)
     engine.start()
     cache = EmbeddingCache(cache_bytes)
     reader = EmbeddingReader(tensors, cache, "worker", model.row_width)
@@ -129,6 +131,7 @@ async def language_stages(
         prefixes.check_integrity()
     finally:
         engine.stop()
+        cores.close()
 
 
 def text(length: int, **sampling: object) -> GenerateInput:

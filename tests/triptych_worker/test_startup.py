@@ -7,31 +7,33 @@ import sys
 from pathlib import Path
 
 import pytest
+from triptych_contract.names import Tier
 from triptych_worker.startup import granted_cores, tuned
 
 PROGRAM = """
 import json, os, sys
+from triptych_contract.names import Tier
 from triptych_worker.startup import restart_tuned
-restart_tuned()
+restart_tuned(Tier(sys.argv[1]))
 print(json.dumps([os.environ["GOMP_SPINCOUNT"], os.environ["GLIBC_TUNABLES"], sys.argv[1:]]))
 """
 
 
 def test_settings_are_added_once_and_the_users_own_stay() -> None:
-    first = tuned({"HOME": "/", "GOMP_SPINCOUNT": "7"}, None)
+    first = tuned({"HOME": "/", "GOMP_SPINCOUNT": "7"}, Tier.DECODE, None)
     assert first is not None
     assert first["GOMP_SPINCOUNT"] == "7"
     assert "hugetlb=1" in first["GLIBC_TUNABLES"]
     assert "OMP_NUM_THREADS" not in first
-    assert tuned(first, None) is None
+    assert tuned(first, Tier.DECODE, None) is None
 
 
 def test_a_limit_of_cores_is_one_of_threads_unless_the_user_gives_another() -> None:
-    limited = tuned({}, 2)
+    limited = tuned({}, Tier.ENCODER, 2)
     assert limited is not None
     assert limited["OMP_NUM_THREADS"] == "2"
-    assert tuned(limited, 2) is None
-    own = tuned({"OMP_NUM_THREADS": "3"}, 2)
+    assert tuned(limited, Tier.ENCODER, 2) is None
+    own = tuned({"OMP_NUM_THREADS": "3"}, Tier.ENCODER, 2)
     assert own is not None
     assert own["OMP_NUM_THREADS"] == "3"
 

@@ -25,10 +25,6 @@ _FAILED: Final = 1
 # Every operation of a forward pass takes the interpreter lock back from the event loop. The default
 # lets it wait for 5 ms, a quarter of a decode step.
 _SWITCH_SECONDS: Final = 0.0002
-# A decode step reads every weight, whether for one answer or for eight. Where tiers share cores, a
-# decode that lets the others go first has more answers in each step, and all are done sooner. It
-# only counts within one control group, so pods do not notice.
-_DECODE_NICENESS: Final = 5
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,22 +60,18 @@ def configured(options: argparse.Namespace, environment: Mapping[str, str]) -> W
 
 
 def _serve(tier: Tier, config: WorkerConfig) -> NoReturn:
-    restart_tuned()
+    restart_tuned(tier)
     # torch takes seconds to load: not for --help or a wrong configuration
     from triptych_worker.serving.crashes import end_with_any_thread  # noqa: PLC0415
     from triptych_worker.serving.logs import log_to_stderr  # noqa: PLC0415
     from triptych_worker.serving.process import (  # noqa: PLC0415
         StoppedWhileLoadingError,
         run,
-        set_threads,
     )
 
     sys.setswitchinterval(_SWITCH_SECONDS)
-    if tier is Tier.DECODE:
-        os.nice(_DECODE_NICENESS)
     log_to_stderr()
     end_with_any_thread()
-    set_threads(config.threads)
     with suppress(StoppedWhileLoadingError):
         asyncio.run(run(tier, config, _announce))
     _leave()

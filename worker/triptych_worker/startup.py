@@ -18,9 +18,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-# Turns of the waiting loop, tens of nanoseconds each: about the time between two operations.
-_DEFAULTS: Final = {"GOMP_SPINCOUNT": "1000", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+from triptych_contract.names import Tier
 
+_DEFAULTS: Final = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+# Turns of the waiting loop, tens of nanoseconds each. Of pictures and prompts operations are long,
+# and to wake for one is little. Those of a decode step are tens of microseconds long and as far
+# apart, so whoever shares in them waits awake; where cores are short there is nobody to wait
+# (free_cores.py).
+_SPINS: Final = {Tier.ENCODER: 1000, Tier.PREFILL: 1000, Tier.DECODE: 3000, Tier.FUSED: 3000}
 
 # Microseconds of processor time in each period, and the period: of control groups v2, and of v1.
 _QUOTA: Final = (
@@ -40,15 +45,16 @@ def granted_cores(groups: Path = Path("/sys/fs/cgroup")) -> int | None:
     return None
 
 
-def tuned(environment: Mapping[str, str], cores: int | None) -> dict[str, str] | None:
+def tuned(environment: Mapping[str, str], tier: Tier, cores: int | None) -> dict[str, str] | None:
     """The environment with our settings where it has none; None if nothing is to add."""
+    ours = {**_DEFAULTS, "GOMP_SPINCOUNT": str(_SPINS[tier])}
     threads = {"OMP_NUM_THREADS": str(cores)} if cores else {}
-    whole = _DEFAULTS | threads | dict(environment)
+    whole = ours | threads | dict(environment)
     return None if whole == environment else whole
 
 
-def restart_tuned() -> None:
+def restart_tuned(tier: Tier) -> None:
     """Starts this program anew in the same process if its environment is not tuned yet."""
-    environment = tuned(os.environ, granted_cores())
+    environment = tuned(os.environ, tier, granted_cores())
     if environment is not None:
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)  # noqa: S606 - this very program

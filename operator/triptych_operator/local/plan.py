@@ -21,7 +21,7 @@ DRAIN_ORDER: Final[tuple[tuple[Tier, ...], ...]] = (
 )
 # Decode gives way where cores are short: a step reads every weight, whether for one answer or for
 # eight, so steps that wait for pictures and prompts are made up for by larger batches.
-NICENESS: Final = {Tier.DECODE: 5}
+NICENESS: Final = {Tier.DECODE: 10}
 LONGEST_RESTART_DELAY: Final = 30.0  # seconds
 STEADY_SECONDS: Final = 60.0  # a process that ran this long begins again with the shortest delay
 

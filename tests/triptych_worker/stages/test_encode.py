@@ -29,7 +29,7 @@ async def bench() -> AsyncIterator[Bench]:
     yield made
     made.model.gate.set()
     await made.idle()
-    made.stage.close()
+    made.close()
     made.store.check_integrity()
 
 
@@ -262,7 +262,7 @@ async def test_a_full_queue_refuses_with_a_hint_and_goes_on() -> None:
     bench.model.gate.set()
     await asyncio.gather(first, second)
     assert await bench.value(await bench.stage.encode(picture(3.0), OURS)) == 3.0
-    bench.stage.close()
+    bench.close()
 
 
 async def test_pictures_beyond_the_cache_or_the_memory_for_pixels_are_too_large() -> None:
@@ -272,7 +272,7 @@ async def test_pictures_beyond_the_cache_or_the_memory_for_pixels_are_too_large(
     with pytest.raises(TooLarge, match="inflight_bytes"):
         await bench.stage.encode(picture(1.0), OURS)
     assert bench.model.batches == []
-    bench.stage.close()
+    bench.close()
 
 
 async def test_without_a_cache_everybody_is_answered_and_nothing_is_kept() -> None:
@@ -285,7 +285,7 @@ async def test_without_a_cache_everybody_is_answered_and_nothing_is_kept() -> No
         assert bench.store.arena.used_bytes == 0
     assert bench.model.batches == [[1.0], [1.0]]
     assert await bench.stage.lease([picture(1.0).key], OURS) == [None]
-    bench.stage.close()
+    bench.close()
 
 
 async def test_a_picture_beyond_the_batch_budget_runs_alone() -> None:
@@ -295,7 +295,7 @@ async def test_a_picture_beyond_the_batch_budget_runs_alone() -> None:
     answers = await asyncio.gather(*asked)
     assert [await bench.value(answer) for answer in answers] == [1.0, 2.0, 3.0]
     assert bench.model.batches == [[1.0], [2.0], [3.0]]
-    bench.stage.close()
+    bench.close()
 
 
 async def test_leases_that_fill_the_store_are_an_overload_until_released() -> None:
@@ -305,7 +305,7 @@ async def test_leases_that_fill_the_store_are_an_overload_until_released() -> No
         await bench.stage.encode(picture(2.0, tokens=8), OURS)
     bench.store.release([held.handle.lease_id])
     assert await bench.value(await bench.stage.encode(picture(2.0, tokens=8), OURS)) == 2.0
-    bench.stage.close()
+    bench.close()
 
 
 async def test_closing_with_work_queued_answers_everybody() -> None:
@@ -313,7 +313,7 @@ async def test_closing_with_work_queued_answers_everybody() -> None:
     bench.model.gate.clear()
     asked = [asyncio.create_task(bench.stage.encode(picture(v), OURS)) for v in (1, 2)]
     await bench.busy()
-    bench.stage.close()
+    bench.close()
     bench.model.gate.set()
     async with asyncio.timeout(DEADLINE):
         answers = await asyncio.gather(*asked, return_exceptions=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from tiny_models import build
 from triptych_contract.config import EncodeLimits
 from triptych_contract.errors import InvalidRequest, NonFinite
+from triptych_worker.cores import Cores
 from triptych_worker.domain import EncodeInput
 from triptych_worker.serving.metrics import Metrics
 from triptych_worker.stages.encode import PictureEncoder
@@ -30,6 +32,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build("qwen2_5_vl", tmp_path_factory.mktemp("qwen"))
 
 
+@pytest.fixture
+def cores() -> Iterator[Cores]:
+    made = Cores()
+    yield made
+    made.close()
+
+
 def keyed() -> list[EncodeInput]:
     return [
         EncodeInput(bytes([index]) * 32, item.tensors, item.grid, item.visual_tokens)
@@ -37,15 +46,17 @@ def keyed() -> list[EncodeInput]:
     ]
 
 
-def stage_of(folder: Path) -> tuple[PictureEncoder, TensorStore]:
+def stage_of(folder: Path, cores: Cores) -> tuple[PictureEncoder, TensorStore]:
     model = load_vision(folder, None, torch.float32, CPU)
     store = TensorStore(Arena(1 << 20), Origin("127.0.0.1:1", "i", ("grpc",)), lease_seconds=30.0)
     limits = EncodeLimits(cache_bytes=1 << 20)
-    return PictureEncoder(model, store, FINGERPRINT, limits, Metrics()), store
+    return PictureEncoder(model, store, FINGERPRINT, limits, Metrics(), cores=cores), store
 
 
-async def test_pictures_of_many_sizes_come_out_as_the_model_makes_them(folder: Path) -> None:
-    stage, store = stage_of(folder)
+async def test_pictures_of_many_sizes_come_out_as_the_model_makes_them(
+    folder: Path, cores: Cores
+) -> None:
+    stage, store = stage_of(folder, cores)
     items = keyed()
     answers = await asyncio.gather(*(stage.encode(item, FINGERPRINT) for item in items))
     expected = load_vision(folder, None, torch.float32, CPU).encode(items)
@@ -57,14 +68,16 @@ async def test_pictures_of_many_sizes_come_out_as_the_model_makes_them(folder: P
     stage.close()
 
 
-async def test_a_model_with_nan_weights_answers_nothing(folder: Path, tmp_path: Path) -> None:
+async def test_a_model_with_nan_weights_answers_nothing(
+    folder: Path, tmp_path: Path, cores: Cores
+) -> None:
     for name in ("config.json", "model.safetensors"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     tensors = load_file(folder / "model.safetensors")
     name = next(name for name in tensors if "visual" in name and "mlp.down_proj.weight" in name)
     tensors[name][0, 0] = float("nan")
     save_file(tensors, tmp_path / "model.safetensors")
-    stage, store = stage_of(tmp_path)
+    stage, store = stage_of(tmp_path, cores)
     for _ in range(2):  # neither cached nor served
         with pytest.raises(NonFinite):
             await stage.encode(keyed()[0], FINGERPRINT)
@@ -73,8 +86,8 @@ async def test_a_model_with_nan_weights_answers_nothing(folder: Path, tmp_path: 
     stage.close()
 
 
-async def test_a_malformed_picture_in_a_batch_is_refused_alone(folder: Path) -> None:
-    stage, _ = stage_of(folder)
+async def test_a_malformed_picture_in_a_batch_is_refused_alone(folder: Path, cores: Cores) -> None:
+    stage, _ = stage_of(folder, cores)
     good, other = keyed()[:2]
     bad = EncodeInput(b"b" * 32, good.tensors, (1, 2, 2), 1)
     asked = [stage.encode(item, FINGERPRINT) for item in (other, good, bad)]

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Items
+from functools import partial
 from typing import Final
 
 from triptych_contract.errors import InternalError, NonFinite, TriptychError, Unavailable
@@ -20,6 +21,7 @@ from triptych_contract.names import Metric, Stage
 
 from triptych_worker.cores import Cores
 from triptych_worker.domain import Load, Observer
+from triptych_worker.free_cores import FreeCores
 from triptych_worker.language.batching import pack
 from triptych_worker.language.model import LanguageModel
 from triptych_worker.language.pool import KvPool
@@ -56,10 +58,11 @@ class Engine:
         limits: Limits,
         observer: Observer,
         *,
-        cores: Cores | None = None,
+        cores: Cores,
     ) -> None:
         self._observer = observer
-        self._cores = cores or Cores()
+        self._cores = cores
+        self._free_cores = FreeCores(cores.threads)
         self.model = model
         self.vocabulary = vocabulary
         self.pool = pool
@@ -170,19 +173,23 @@ class Engine:
                     continue
             self._post(messages)
             if chunks:
-                self._take_turn(chunks)
+                self._cores.submit(partial(self._turn, chunks), self._threads(chunks)).result()
 
-    def _take_turn(self, chunks: Items[Chunk]) -> None:
-        with self._cores.turn() as waited:
-            if waited:  # what came meanwhile joins the step
-                with self._wake:
-                    chunks, messages = self._next_step()
-                self._post(messages)
-            if chunks:
-                sequences = {chunk.sequence: self._sequences[chunk.sequence] for chunk in chunks}
-                messages = self._step(chunks, sequences)
-                self._post(messages)
-                self._keep_prefixes(messages, sequences)
+    def _threads(self, chunks: Items[Chunk]) -> int:
+        """How many share in a step: prompts are waited for and take all, answers what is free."""
+        prompts = any(chunk.length > 1 for chunk in chunks)
+        return self._cores.threads if prompts else self._free_cores.count()
+
+    def _turn(self, chunks: Items[Chunk], waited: bool) -> None:  # noqa: FBT001 - as Cores calls it
+        if waited:  # what came meanwhile joins the step
+            with self._wake:
+                chunks, messages = self._next_step()
+            self._post(messages)
+        if chunks:
+            sequences = {chunk.sequence: self._sequences[chunk.sequence] for chunk in chunks}
+            messages = self._step(chunks, sequences)
+            self._post(messages)
+            self._keep_prefixes(messages, sequences)
 
     def _next_step(self) -> tuple[Items[Chunk], _Messages]:
         """Removes what was closed, admits and plans; under the lock."""

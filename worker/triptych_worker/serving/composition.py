@@ -49,13 +49,13 @@ class Surroundings:
     instance: str
     transfer: TransferService
     observer: Observer
+    cores: Cores
 
 
 def compose(models: Models, around: Surroundings) -> LoadedTier:
     """The tier, ready to work. Called on the event loop, and starts the engine's thread."""
-    cores = Cores()
-    encoder = _encoder(models.vision, around, cores) if models.vision else None
-    engine = _engine(models.language, around, cores) if models.language else None
+    encoder = _encoder(models.vision, around) if models.vision else None
+    engine = _engine(models.language, around) if models.language else None
     generating, kept = Stages(), tuple[FingerprintedCache, ...]()
     if engine is not None and models.language is not None:
         generating, kept = _generating(engine, models, around)
@@ -64,14 +64,14 @@ def compose(models: Models, around: Surroundings) -> LoadedTier:
         capacity=_capacity(models, around),
         load=_load(encoder, engine, around.transfer),
         caches=(around.transfer.store, *kept) if models.vision else kept,
-        close=_closing(encoder, engine),
+        close=_closing(encoder, engine, around.cores),
         encoder_identity=models.vision.identity if models.vision else None,
         model_digest=models.language.digest if models.language else "",
         kv_layout=models.language.model.layout.describe() if models.language else "",
     )
 
 
-def _encoder(vision: Vision, around: Surroundings, cores: Cores) -> PictureEncoder:
+def _encoder(vision: Vision, around: Surroundings) -> PictureEncoder:
     fingerprint, transfer = encoder_fingerprint(vision.identity), around.transfer
     peers = PeerEmbeddings(
         GrpcPeerLeases(transfer.channels),
@@ -87,11 +87,11 @@ def _encoder(vision: Vision, around: Surroundings, cores: Cores) -> PictureEncod
         around.config.encode,
         around.observer,
         peers=peers if around.tier is Tier.ENCODER and around.config.encode.cache_bytes else None,
-        cores=cores,
+        cores=around.cores,
     )
 
 
-def _engine(language: Language, around: Surroundings, cores: Cores) -> Engine:
+def _engine(language: Language, around: Surroundings) -> Engine:
     bounds = around.config.language
     limits = Limits(
         context_tokens=language.model.context_tokens,
@@ -106,7 +106,7 @@ def _engine(language: Language, around: Surroundings, cores: Cores) -> Engine:
         language.pool,
         limits,
         around.observer,
-        cores=cores,
+        cores=around.cores,
     )
     engine.start()
     return engine
@@ -160,11 +160,14 @@ def _load(
     return load
 
 
-def _closing(encoder: PictureEncoder | None, engine: Engine | None) -> Callable[[], None]:
+def _closing(
+    encoder: PictureEncoder | None, engine: Engine | None, cores: Cores
+) -> Callable[[], None]:
     def close() -> None:
         if encoder:
             encoder.close()
         if engine:
             engine.stop()
+        cores.close()
 
     return close

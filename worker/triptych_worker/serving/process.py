@@ -12,12 +12,13 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-import torch
 from triptych_contract.config import WorkerConfig
 from triptych_contract.names import Tier
 
+from triptych_worker.cores import Cores, alone, share
 from triptych_worker.serving.admission import Admission
 from triptych_worker.serving.boundary import Boundary
 from triptych_worker.serving.composition import (
@@ -38,6 +39,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 # For answers that are still on the way when the last work has ended.
 _GRACE_SECONDS: Final = 1.0
+_THREADS: Final = 8  # copies of tensors at a time; more wait
 
 # Told the addresses once the worker serves.
 Announce = Callable[[Mapping[str, str]], None]
@@ -47,14 +49,6 @@ class StoppedWhileLoadingError(Exception):
     """A stop was asked for before the model was loaded, which nothing can interrupt."""
 
 
-def set_threads(threads: int) -> None:
-    """How many threads one torch operation uses; 0 leaves torch's choice."""
-    if threads:
-        torch.set_num_threads(threads)
-    # Each stage calls torch from one thread, one operation after another.
-    torch.set_num_interop_threads(1)
-
-
 async def run(tier: Tier, config: WorkerConfig, announce: Announce) -> None:
     """Serves ``tier`` until a signal asks it to stop, and drains.
 
@@ -62,6 +56,7 @@ async def run(tier: Tier, config: WorkerConfig, announce: Announce) -> None:
         TriptychError: it cannot start; the message says why.
         StoppedWhileLoadingError: it was stopped before it served.
     """
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, "work", alone))
     stop = StopSignal()
     stop.install()
     process = Process(tier, config)
@@ -86,6 +81,8 @@ class Process:
         """
         self._config = config
         self._instance = secrets.token_hex(8)
+        self._cores = Cores(config.threads)
+        alone()
         admission = Admission()
         self._metrics = Metrics()
         self._listener = Listener(
@@ -139,12 +136,17 @@ class Process:
             StoppedWhileLoadingError: a stop was asked for meanwhile.
         """
         began = time.monotonic()
-        models = await _loaded(self._worker.tier, self._config, stop)
+        models = await _loaded(self._worker.tier, self._config, self._cores.threads, stop)
         self._worker.serve(
             compose(
                 models,
                 Surroundings(
-                    self._worker.tier, self._config, self._instance, self._transfer, self._metrics
+                    self._worker.tier,
+                    self._config,
+                    self._instance,
+                    self._transfer,
+                    self._metrics,
+                    self._cores,
                 ),
             )
         )
@@ -174,13 +176,15 @@ class Process:
         _LOG.info("%s has ended", self._worker.tier)
 
 
-async def _loaded(tier: Tier, config: WorkerConfig, stop: StopSignal) -> Models:
+async def _loaded(tier: Tier, config: WorkerConfig, threads: int, stop: StopSignal) -> Models:
     """The models, unless ``stop`` comes first. A thread that asyncio does not wait for at its end,
-    since a large model loads for longer than a pod is given to stop."""
+    since a large model loads for longer than a pod is given to stop. With it end those that shared
+    in its operations."""
     loop = asyncio.get_running_loop()
     result: asyncio.Future[Models] = loop.create_future()
 
     def load() -> None:
+        share(threads)
         try:
             models = load_models(tier, config)
         except Exception as error:  # noqa: BLE001 - raised where the future is awaited

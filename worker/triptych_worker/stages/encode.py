@@ -25,7 +25,7 @@ from triptych_contract.errors import (
 )
 from triptych_contract.names import Count, Metric, Stage
 
-from triptych_worker.cores import Cores
+from triptych_worker.cores import Cores, alone
 from triptych_worker.domain import (
     Encoded,
     EncodeInput,
@@ -64,8 +64,8 @@ class PictureEncoder:
         fingerprint: of this encoder; requests for another are refused.
         limits: bounds of the queue and of a batch.
         observer: is told durations and counts.
-        peers: takes over what other encoders hold; None where there are none.
         cores: shared with what else computes in this process.
+        peers: takes over what other encoders hold; None where there are none.
         clock: seconds on a monotonic clock.
     """
 
@@ -77,15 +77,14 @@ class PictureEncoder:
         limits: EncodeLimits,
         observer: Observer,
         *,
+        cores: Cores,
         peers: PeerEmbeddings | None = None,
-        cores: Cores | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._model = model
         self._holder = holder
-        self._work = EncodeWork(
-            model, holder, fingerprint, observer=observer, cores=cores or Cores()
-        )
+        self._work = EncodeWork(model, holder, fingerprint, observer=observer)
+        self._cores = cores
         self._fingerprint = fingerprint
         self._peers = peers
         self._capacity = limits.holding_bytes
@@ -103,8 +102,7 @@ class PictureEncoder:
         self._published: OrderedDict[bytes, None] = OrderedDict()
         self._admitting = True
         self._runner: asyncio.Task[None] | None = None
-        self._torch = ThreadPoolExecutor(1, thread_name_prefix="encode")
-        self._publisher = ThreadPoolExecutor(1, thread_name_prefix="publish")
+        self._publisher = ThreadPoolExecutor(1, "publish", alone)
 
     async def lease(
         self, keys: Sequence[bytes], fingerprint: str, *, verify: bool = False, peer: str = ""
@@ -152,9 +150,8 @@ class PictureEncoder:
         )
 
     def close(self) -> None:
-        """Ends the threads once they are idle; nothing can be encoded afterwards."""
+        """Ends the thread once it is idle; nothing can be encoded afterwards."""
         self._admitting = False
-        self._torch.shutdown(wait=False, cancel_futures=True)
         self._publisher.shutdown(wait=False, cancel_futures=True)
 
     def _admit(self, fingerprint: str) -> None:
@@ -254,9 +251,9 @@ class PictureEncoder:
         began = self._clock()
         for flight in batch:
             self._observer.seconds(Stage.ENCODE_QUEUE, flight.started - flight.admitted)
-        loop = asyncio.get_running_loop()
         items = [flight.item for flight in batch]
-        made = await loop.run_in_executor(self._torch, self._work.encode, items)
+        encoding = self._cores.submit(lambda _: self._work.encode(items))
+        made = await asyncio.wrap_future(encoding)
         seconds = self._clock() - began
         self._queue.throughput.measured(sum(flight.tokens for flight in batch), seconds)
         return made, seconds

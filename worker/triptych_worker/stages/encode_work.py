@@ -13,7 +13,6 @@ import torch
 from triptych_contract.errors import InternalError, InvalidRequest, NonFinite, TriptychError
 from triptych_contract.names import Metric, Stage
 
-from triptych_worker.cores import Cores
 from triptych_worker.domain import (
     EncodeInput,
     Handle,
@@ -39,10 +38,8 @@ class EncodeWork:
         fingerprint: str,
         *,
         observer: Observer,
-        cores: Cores,
     ) -> None:
         self._observer = observer
-        self._cores = cores
         self._model = model
         self._holder = holder
         self._fingerprint = fingerprint
@@ -50,8 +47,7 @@ class EncodeWork:
     def encode(self, items: Sequence[EncodeInput]) -> list[Made]:
         """An embedding or an error for each item: if a batch fails, each is tried alone."""
         try:
-            with self._cores.turn():
-                embeddings = self._encode(items)
+            embeddings = self._encode(items)
             return [_checked(item, made) for item, made in zip(items, embeddings, strict=True)]
         except Exception as error:  # noqa: BLE001 - whatever it is, it must not reach the others
             if len(items) > 1:

@@ -100,6 +100,7 @@ async def language_stages(
     prefix_bytes: int = 0,
     own_fingerprint: str = FINGERPRINT,
     change: Callable[[LanguageModel], None] = lambda model: None,
+    make_cores: Callable[[], Cores] = Cores,
 ) -> AsyncIterator[Stages]:
     """Stages on the tiny model in ``folder``; at the end nothing may be left anywhere."""
     model = LanguageModel(open_folder(folder, Part.LANGUAGE), torch.float32, torch.device("cpu"))
@@ -107,7 +108,7 @@ async def language_stages(
     limits = Limits(model.context_tokens, kv_tokens, max_running, queue_tokens, chunk_tokens)
     pool = KvPool(model.layout, kv_tokens, model.device)
     tensors, observed = MemoryTensors(), Observed()
-    cores = Cores()
+    cores = make_cores()
     engine = Engine(model, Vocabulary.load(folder), pool, limits, observed, cores=cores)
     engine.start()
     cache = EmbeddingCache(cache_bytes)

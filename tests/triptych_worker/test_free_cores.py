@@ -15,6 +15,8 @@ from triptych_worker.free_cores import FreeCores, Reading, between, read
         (1.8, 0.1, 2),  # two of ours, hardly anybody else
         (0.9, 0.1, 1),  # others have the other core
         (0.4, 0.0, 1),  # and a part of this one
+        (1.0, 0.7, 1),  # too much of the other for a second thread to keep up
+        (1.0, 0.76, 2),
         (0.0, 0.0, 1),
         (3.0, 60.0, 2),  # never more than was granted
     ],

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from language_stages import KV_FINGERPRINT, ids, language_stages, text, until_running
@@ -13,6 +16,7 @@ from triptych_contract.errors import (
     PromptTooLong,
 )
 from triptych_contract.names import Count, Metric, Stage
+from triptych_worker.cores import Cores
 from triptych_worker.domain import (
     DecodeInput,
     FinishReason,
@@ -21,6 +25,8 @@ from triptych_worker.domain import (
 from triptych_worker.language.model import LanguageModel
 
 pytestmark = pytest.mark.torch
+
+T = TypeVar("T")
 
 
 async def test_the_first_event_tells_of_prefill_and_the_last_of_decode(
@@ -50,6 +56,30 @@ async def test_the_first_event_tells_of_prefill_and_the_last_of_decode(
         Metric.INPUT_TOKENS: len(picture_case.token_ids),
         Metric.OUTPUT_TOKENS: 5,
     }
+
+
+class NotedCores(Cores):
+    """Notes how many threads are asked for, of three."""
+
+    def __init__(self) -> None:
+        super().__init__(3)
+        self.asked: list[int] = []
+
+    def submit(self, work: Callable[[bool], T], threads: int = 0) -> Future[T]:
+        self.asked.append(threads)
+        return super().submit(work, threads)
+
+
+async def test_a_prompt_takes_all_threads_and_a_step_of_answers_those_that_are_free(
+    folder: Path,
+) -> None:
+    cores = NotedCores()
+    async with language_stages(folder, chunk_tokens=24, make_cores=lambda: cores) as stages:
+        await stages.generate(text(40, max_tokens=4, ignore_eos=True))
+        prompt, answers = cores.asked[:2], cores.asked[2:]
+        assert prompt == [3, 3], "two chunks"
+        assert len(answers) == 3
+        assert all(1 <= threads <= 3 for threads in answers), "told, not left to all"
 
 
 async def test_decode_tells_its_queue_and_the_transfer(folder: Path) -> None:

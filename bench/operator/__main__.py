@@ -13,16 +13,17 @@ import asyncio
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Final
 
 from bench.operator.measure import measure
 from bench.operator.phases import Plan
-from bench.operator.results import report
+from bench.operator.results import Result, report
 from bench.operator.systems import SYSTEMS
 from bench.processes import stop_on_signals
 
+Results = Mapping[str, Result]
 LIMIT_SECONDS: Final = 1800.0
 PHASE_SECONDS: Final = 300.0
 CALM_SECONDS: Final = 5.0
@@ -47,17 +48,20 @@ def main() -> None:
     def say(line: str) -> None:
         print(f"[{time.monotonic() - began:5.0f} s] {line}", file=sys.stderr, flush=True)
 
-    with tempfile.TemporaryDirectory(prefix="triptych-bench-") as folder:
-        print(asyncio.run(_measure(plan, options.systems, Path(options.folder or folder), say)))
+    with tempfile.TemporaryDirectory(prefix="triptych-bench-") as temporary:
+        folder = Path(options.folder or temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        measuring = measure(plan, options.systems, folder, say, signals=options.signals)
+        print(report(plan, asyncio.run(_bounded(measuring))))
     say("done")
 
 
-async def _measure(plan: Plan, systems: list[str], folder: Path, say: Callable[[str], None]) -> str:
+async def _bounded(measuring: Coroutine[None, None, Results]) -> Results:
     task = asyncio.current_task()
     if task is not None:
         stop_on_signals(task)
     async with asyncio.timeout(LIMIT_SECONDS):
-        return report(plan, await measure(plan, systems, folder, say))
+        return await measuring
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -74,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--pods", action="store_true", help="of all resources, not only of those made one by one")
     add("--changes", type=int, default=60, help="made one by one")
     add("--pause", type=float, default=0.5, help="seconds between calls, whichever operator's")
+    add("--signals", action="store_true", help="ours asks pods for theirs, and none answers")
     add("--idle", type=float, default=180.0, help="seconds without a change at the end")
     add("--folder", help="keep logs there")
     return parser

@@ -14,9 +14,17 @@ from bench.operator.systems import operating, user
 
 
 async def measure(
-    plan: Plan, systems: Sequence[str], folder: Path, say: Callable[[str], None]
+    plan: Plan,
+    systems: Sequence[str],
+    folder: Path,
+    say: Callable[[str], None],
+    *,
+    signals: bool = False,
 ) -> dict[str, Result]:
     """The figures of each operator, which all run at once on one cluster in ``folder``.
+
+    Args:
+        signals: ours asks pods for what they measure.
 
     Raises:
         TimeoutError: an operator did not get done in the time of a phase.
@@ -27,7 +35,7 @@ async def measure(
     async with (
         cluster(folder, log, systems) as plane,
         Api(plane.kubeconfig) as api,
-        operating(plane, systems, folder) as running,
+        operating(plane, systems, folder, signals=signals) as running,
     ):
         histories = {name: History(name, AUTHOR, user(name)) for name in systems}
         ground = Field(api, log, running, histories, lambda: stop_controllers(plane), say)

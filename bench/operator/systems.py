@@ -96,9 +96,10 @@ def user(system: str) -> str:
 
 @asynccontextmanager
 async def operating(
-    plane: ControlPlane, systems: Sequence[str], folder: Path
+    plane: ControlPlane, systems: Sequence[str], folder: Path, *, signals: bool
 ) -> AsyncIterator[list[System]]:
-    """Runs the operators, each in its own namespace."""
+    """Runs the operators, each in its own namespace. ``signals``: ours asks the pods for theirs,
+    which no pod of kwok's answers."""
     peers = await _peers(systems, folder)
     async with AsyncExitStack() as stack:
         found = []
@@ -108,7 +109,8 @@ async def operating(
             if name in peers:
                 argv = [*peers[name], f"-kube={kubeconfig}", f"-listen={LOOPBACK}:{port}"]
             else:
-                argv = [*_OURS, f"--listen={LOOPBACK}:{port}"]
+                argv = [*_OURS, *(() if signals else ("--no-signals",))]
+                argv.append(f"--listen={LOOPBACK}:{port}")
             command = Command(argv, {"KUBECONFIG": str(kubeconfig)}, folder / f"{name}.log")
             found.append(System(name, await stack.enter_async_context(running(command)), port))
         for system in found:

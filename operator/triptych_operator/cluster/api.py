@@ -7,10 +7,8 @@ says no or says nothing.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Final, Self
 from urllib.parse import quote, urlencode
 
 import aiohttp
@@ -18,6 +16,7 @@ from kubernetes.aio.client import Configuration
 from prometheus_client import Counter
 
 from triptych_operator.cluster import connection
+from triptych_operator.cluster.answers import Object, Page, parsed, split
 from triptych_operator.cluster.kinds import Kind
 from triptych_operator.cluster.refusals import (
     NOT_FOUND,
@@ -25,40 +24,21 @@ from triptych_operator.cluster.refusals import (
     not_leading,
     refusal,
     unreachable,
-    unreadable,
 )
 from triptych_operator.desired.naming import MANAGER
 
 CALL_SECONDS: Final = 15.0
 PAGE: Final = 100  # objects of one answer to a list: more take memory, and time in one piece
-METADATA_PAGE: Final = 250  # likewise, of metadata alone
+METADATA_PAGE: Final = 125  # likewise, of metadata alone
 CREATED: Final = 201
 _NO_OTHER_TIMEOUT: Final = aiohttp.ClientTimeout(total=None)
 _ERRORS_FROM: Final = 400
 _METADATA_ONLY: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
-Object = Mapping[str, Any]  # as the API server hands it out
-_ITEMS: Final = b'"items":'
 
 CALLS: Final = Counter(
     "triptych_operator_api_calls", "Calls to the API server", ["verb", "kind", "status"]
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A part of a list: the list's version, and its objects unread."""
-
-    version: int
-    text: bytes
-
-    def items(self) -> list[Object]:
-        """The objects. They do not say their kind; those of metadata alone have nothing else.
-
-        Raises:
-            Refusal: the page is not an API server's.
-        """
-        return _parsed(b'{"items":' + self.text + b"}", "a list")["items"] or []
 
 
 class Api:
@@ -135,7 +115,7 @@ class Api:
         path, query = kind.path(namespace), {"limit": str(limit), "labelSelector": selector}
         while True:
             answer = await self._exchange("GET", kind, path, query, accept=accept)
-            metadata, items = _split(answer, f"GET {path}")
+            metadata, items = split(answer, f"GET {path}")
             yield Page(int(metadata.get("resourceVersion") or 0), items)
             query["continue"] = metadata.get("continue", "")
             if not query["continue"]:
@@ -162,7 +142,7 @@ class Api:
         accept: str = "application/json",
     ) -> Object:
         answer = await self._exchange(verb, kind, path, query, body, content=content, accept=accept)
-        return _parsed(answer, f"{verb} {path}")
+        return parsed(answer, f"{verb} {path}")
 
     async def _exchange(
         self,
@@ -199,26 +179,3 @@ class Api:
         if status >= _ERRORS_FROM:
             raise refusal(status, content_read, what, answer.headers.get("Retry-After", ""))
         return content_read
-
-
-def _split(answer: bytes, what: str) -> tuple[Object, bytes]:
-    """A list's metadata, and the text of its objects. They come last in lists of metadata alone and
-    of Kubernetes' own kinds, and are not read for that; lists of custom resources have the order
-    of the alphabet, and are.
-
-    Raises:
-        Refusal: it is no list.
-    """
-    head, _, items = answer.partition(_ITEMS)
-    if b'"metadata":' in head:
-        return _parsed(head + _ITEMS + b"[]}", what)["metadata"], items.rstrip()[:-1]
-    whole = _parsed(answer, what)
-    return whole.get("metadata", {}), json.dumps(whole.get("items")).encode()
-
-
-def _parsed(answer: bytes, what: str) -> Object:
-    try:
-        found: Object = json.loads(answer)
-    except ValueError as error:
-        raise unreadable(what) from error
-    return found

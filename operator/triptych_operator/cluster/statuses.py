@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from triptych_operator.api.service import API_VERSION, KIND
-from triptych_operator.cluster.api import Api, Object
+from triptych_operator.cluster.answers import Object
+from triptych_operator.cluster.api import Api
 from triptych_operator.cluster.kinds import SERVICE_RESOURCE
 from triptych_operator.cluster.refusals import NOT_FOUND, Refusal
 from triptych_operator.desired.naming import MANAGER

@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final
 
 from triptych_operator.api.service import KIND, MultimodalService
-from triptych_operator.cluster.api import Api, Object
+from triptych_operator.cluster.answers import Object
+from triptych_operator.cluster.api import Api
 from triptych_operator.cluster.kinds import BY_NAME, DEPLOYMENT, POD
 from triptych_operator.cluster.refusals import CONFLICT, NOT_FOUND, Refusal
 from triptych_operator.desired import naming

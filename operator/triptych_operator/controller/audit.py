@@ -18,7 +18,8 @@ from typing import Final
 
 from prometheus_client import Counter
 
-from triptych_operator.cluster.api import Api, Page
+from triptych_operator.cluster.answers import Page
+from triptych_operator.cluster.api import Api
 from triptych_operator.cluster.kinds import OBSERVED, SERVICE_RESOURCE, Kind
 from triptych_operator.cluster.refusals import Refusal
 from triptych_operator.controller.edge import selector
@@ -126,17 +127,19 @@ class Audit:
             listed = page.version
             digest = hashlib.sha256(page.text).digest()
             now[digest] = before.get(digest) or _Listed([*self._read_page(kind, page)])
+            await asyncio.sleep(0)  # a change that has come meanwhile goes first
             for service, key, at in now[digest]:
                 seen[key] = service
                 if self._is_news(service, key, at):
                     changed.append(key)
         self._pages[kind, scope] = now
         await self._read(kind, changed)
+        await asyncio.sleep(0)
         self._drop_missing(kind, scope, seen, listed)
 
     def _read_page(self, kind: Kind, page: Page) -> Iterator[tuple[ServiceKey, ObjectKey, int]]:
         services: dict[ServiceKey, ServiceKey] = {}  # one of each, and the store's own keys: many
-        for body in page.items():
+        for body in page.heads():
             if belongs(kind.name, body):
                 service, key = service_of(kind.name, body), key_of(kind.name, body)
                 known = self._store.child(service, key)

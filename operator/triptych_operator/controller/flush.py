@@ -32,7 +32,8 @@ from triptych_operator.caches.coherence import (
     finding,
     holders,
 )
-from triptych_operator.cluster.api import Api, Object
+from triptych_operator.cluster.answers import Object
+from triptych_operator.cluster.api import Api
 from triptych_operator.cluster.events import announce
 from triptych_operator.cluster.statuses import write_status
 from triptych_operator.controller.reconcile import Clock, microseconds, seconds, utc_now

@@ -13,7 +13,8 @@ from triptych_contract.errors import InvalidRequest
 
 from triptych_operator.api.service import KIND, MultimodalService
 from triptych_operator.api.status import ServiceStatus, status_in, without_others
-from triptych_operator.cluster.api import Api, Object
+from triptych_operator.cluster.answers import Object
+from triptych_operator.cluster.api import Api
 from triptych_operator.cluster.events import announce
 from triptych_operator.cluster.kinds import SERVICE_RESOURCE
 from triptych_operator.cluster.refusals import Refusal

@@ -19,7 +19,8 @@ from triptych_contract.names import Tier
 from triptych_operator.api.manifests import validate_service
 from triptych_operator.api.service import KIND, Metadata
 from triptych_operator.api.status import status_in
-from triptych_operator.cluster.api import Api, Object
+from triptych_operator.cluster.answers import Object
+from triptych_operator.cluster.api import Api
 from triptych_operator.cluster.events import announce
 from triptych_operator.cluster.kinds import DEPLOYMENT, POD
 from triptych_operator.cluster.refusals import CONFLICT, NOT_FOUND, Refusal
@@ -63,9 +64,8 @@ class _Memory:
     snapshot: Snapshot = field(default_factory=Snapshot)
 
     def settle(self, revision: int) -> None:
-        """Nothing is left to do of ``revision``. What was read is read again when there is."""
+        """Nothing is left to do of ``revision``. What stands is read again when there is."""
         self.settled_at = revision
-        self.generation, self.policy = -1, Policy(())
         self.children, self.snapshot = [], Snapshot()
 
 

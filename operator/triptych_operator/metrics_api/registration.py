@@ -14,7 +14,8 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from triptych_operator.cluster.api import Api, Object
+from triptych_operator.cluster.answers import Object
+from triptych_operator.cluster.api import Api
 from triptych_operator.cluster.kinds import ENDPOINT_SLICE, METRICS_API, SERVICE
 from triptych_operator.cluster.refusals import Refusal
 from triptych_operator.desired.naming import OPERATOR_NAME

@@ -37,8 +37,9 @@ class Asked:
 
 def pods_to_ask(store: Store) -> Iterator[Asked]:
     """The pods that may have something to tell: not those that wait for a node, or are going, which
-    no autoscaler counts."""
-    for service, child in store.of_kind("Pod"):
+    no autoscaler counts. They are those of the moment at which it begins, whatever happens to the
+    store meanwhile."""
+    for service, child in tuple(store.of_kind("Pod")):
         body = child.body()
         tier = body["metadata"]["labels"].get(naming.COMPONENT, "")
         pod = pod_of(body)

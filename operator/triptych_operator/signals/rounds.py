@@ -21,6 +21,10 @@ from triptych_operator.signals.pages import Pages
 
 PERIOD: Final = 5.0  # seconds from round to round
 LASTING: Final = STANDING * PERIOD  # seconds that what a round found may be acted on
+# All pods at once would hold up everything else for as long as all the questions take.
+_SPREAD: Final = 0.2  # of a period, in which all are asked: time is left for each to answer
+_MOST_BETWEEN: Final = 0.005  # seconds between two questions; few pods need no more
+_IN_ONE_PIECE: Final = 16  # pods that are read at a time
 _logger = logging.getLogger(__name__)
 
 ROUND_SECONDS: Final = Histogram(
@@ -62,8 +66,12 @@ class Rounds:
     async def round(self) -> None:
         """Asks all pods, for at most a period; who has not answered by then is silent."""
         # Those that answered last come first: many that hang would take all the time.
-        asked = sorted(pods_to_ask(self._store), key=self._memory.last_at, reverse=True)
-        answers = [asyncio.create_task(self._ask(one)) for one in asked]
+        asked = sorted(await self._pods(), key=self._memory.last_at, reverse=True)
+        between = min(_MOST_BETWEEN, _SPREAD * self._period / max(1, len(asked)))
+        answers = [
+            asyncio.create_task(self._ask(one, after=place * between))
+            for place, one in enumerate(asked)
+        ]
         if answers:
             _, late = await asyncio.wait(answers, timeout=self._period)
             for answer in late:
@@ -73,8 +81,17 @@ class Rounds:
             PAGES.labels("late" if answer.cancelled() else answer.result()).inc()
         await self._publish(asked, asyncio.get_running_loop().time())
 
-    async def _ask(self, asked: Asked) -> str:
-        """Asks one pod; how that went."""
+    async def _pods(self) -> list[Asked]:
+        found = []
+        for one in pods_to_ask(self._store):
+            found.append(one)
+            if len(found) % _IN_ONE_PIECE == 0:
+                await asyncio.sleep(0)
+        return found
+
+    async def _ask(self, asked: Asked, after: float) -> str:
+        """Asks one pod in ``after`` seconds; how that went."""
+        await asyncio.sleep(after)
         try:
             page = await self._pages.page(asked.pod.address)
             reading = read_page(page, asyncio.get_running_loop().time())

@@ -43,7 +43,7 @@ async def test_a_small_run_has_every_figure_and_both_operators_make_the_same(
     async with (
         cluster(tmp_path, log, SYSTEMS) as plane,
         Api(plane.kubeconfig) as api,
-        operating(plane, SYSTEMS, tmp_path) as running,
+        operating(plane, SYSTEMS, tmp_path, signals=False) as running,
     ):
         histories = {name: History(name, AUTHOR, user(name)) for name in SYSTEMS}
         ground = Field(api, log, running, histories, lambda: stop_controllers(plane), print)

@@ -9,7 +9,8 @@ import pytest
 from aiohttp import web
 from api_server import ApiServer, refusing, status
 from triptych_operator.cluster import connection
-from triptych_operator.cluster.api import PAGE, Api, Page
+from triptych_operator.cluster.answers import Page
+from triptych_operator.cluster.api import PAGE, Api
 from triptych_operator.cluster.kinds import BY_NAME, DEPLOYMENT, LEASE, POD, SERVICE_RESOURCE
 from triptych_operator.cluster.refusals import Refusal
 

@@ -96,6 +96,24 @@ async def test_a_round_puts_what_pods_tell_on_the_board() -> None:
     assert found.values[Signal.QUEUE_WAIT] > 0  # two wait, and nobody has taken them up
 
 
+async def test_pods_are_asked_one_after_the_other() -> None:
+    """All at once would hold up everything else in the process."""
+    cluster, came = Cluster(), list[float]()
+    for number in range(40):
+        cluster.add(f"pod-{number}", "127.0.0.1")
+
+    async def at(writer: asyncio.StreamWriter) -> None:
+        came.append(asyncio.get_running_loop().time())
+        await BUSY(writer)
+
+    async with serving(at) as port, cluster.rounds(port) as rounds:
+        began = asyncio.get_running_loop().time()
+        await rounds.round()
+    assert len(came) == 40
+    assert sum(time - began < 0.1 for time in came) <= 20  # 5 ms from one to the next
+    assert cluster.encoders().answering == 40
+
+
 async def test_pods_that_go_or_have_no_address_are_not_asked() -> None:
     cluster = Cluster()
     cluster.add("a", "127.0.0.1")

@@ -22,7 +22,7 @@ from triptych_operator.signals.pages import Pages
 PERIOD: Final = 5.0  # seconds from round to round
 LASTING: Final = STANDING * PERIOD  # seconds that what a round found may be acted on
 # All pods at once would hold up everything else for as long as all the questions take.
-_SPREAD: Final = 0.2  # of a period, in which all are asked: time is left for each to answer
+_SPREAD: Final = 0.1  # of a period, in which all are asked: time is left for each to answer
 _MOST_BETWEEN: Final = 0.005  # seconds between two questions; few pods need no more
 _IN_ONE_PIECE: Final = 16  # pods that are read at a time
 _logger = logging.getLogger(__name__)

@@ -131,4 +131,4 @@ def test_kubectl_does_not_take_another_adapter_s_place_either(control_plane: Con
         assert api_service(control_plane)["spec"]["service"]["name"] == "adapter"
     finally:
         control_plane.kubectl("delete", "-k", deploy, "--ignore-not-found")
-        control_plane.kubectl("delete", "namespace", "triptych-system", "--wait=false")
+        control_plane.kubectl("delete", "namespace", "triptych-system")  # others make it anew

@@ -173,14 +173,16 @@ def test_releases_may_share_a_cluster_but_no_namespace(
 
 
 def test_helm_takes_over_what_kustomize_installed(control_plane: ControlPlane, helm: Helm) -> None:
-    control_plane.kubectl("apply", "--server-side", "-k", str(CHART.parents[1] / "deploy"))
-    system = "triptych-system"
-    uid = apply_example(control_plane, system)
-    with pytest.raises(HelmRefused, match="cannot be imported into the current release"):
-        install(helm, system)
-    install(helm, system, "--take-ownership", "--force-conflicts")
-    labels = read(control_plane, f"crd/{DEFINITION}")["metadata"]["labels"]
-    assert labels["app.kubernetes.io/managed-by"] == "Helm"
-    assert uid_of_example(control_plane, system) == uid
-    helm.run("uninstall", "triptych", f"--namespace={system}")
-    control_plane.kubectl("delete", "namespace", system, "--wait=false")
+    deploy, system = str(CHART.parents[1] / "deploy"), "triptych-system"
+    control_plane.kubectl("apply", "--server-side", "-k", deploy)
+    try:
+        uid = apply_example(control_plane, system)
+        with pytest.raises(HelmRefused, match="cannot be imported into the current release"):
+            install(helm, system)
+        install(helm, system, "--take-ownership", "--force-conflicts")
+        labels = read(control_plane, f"crd/{DEFINITION}")["metadata"]["labels"]
+        assert labels["app.kubernetes.io/managed-by"] == "Helm"
+        assert uid_of_example(control_plane, system) == uid
+        helm.run("uninstall", "triptych", f"--namespace={system}")
+    finally:  # waits until it is gone: others make it anew
+        control_plane.kubectl("delete", "-k", deploy, "--ignore-not-found")

@@ -1,4 +1,4 @@
-"""What becomes of the channel of a pod that DNS names no more."""
+"""What is known of pods at the beginning, and what becomes of a channel that is needed no more."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import grpc
 import pytest
+from scripted_worker import ScriptedWorker, World
 from triptych_contract.config import Endpoints
 from triptych_contract.fingerprints import EncoderIdentity
 from triptych_contract.names import Tier, Topology
@@ -78,3 +79,25 @@ async def test_it_closes_once_nothing_runs_on_the_pod():
                 assert door.connections == 1
             await door.until(0)
         await calls.close()
+
+
+@pytest.mark.parametrize(
+    ("hung", "served"), [((), (Tier.PREFILL, Tier.DECODE)), ((Tier.DECODE,), (Tier.PREFILL,))]
+)
+async def test_pods_that_answer_are_known_before_the_first_request(
+    hung: tuple[Tier, ...], served: tuple[Tier, ...]
+) -> None:
+    """One that hangs is not waited for longer than an ask may take."""
+    workers = [ScriptedWorker(tier, World()) for tier in (Tier.PREFILL, Tier.DECODE)]
+    for worker in workers:
+        await worker.start()
+        if worker.tier in hung:
+            worker.script["Describe"].append("hang")
+    endpoints = {one.tier: Endpoints(addresses=(one.address,)) for one in workers}
+    calls = PodCalls()
+    async with Pools(calls, endpoints, Topology.FULL_SPLIT, EXPECTED) as pools:
+        route = pools.route
+        assert tuple(pod.tier for pod in (*route.prefill, *route.decode)) == served
+    await calls.close()
+    for worker in workers:
+        await worker.stop()

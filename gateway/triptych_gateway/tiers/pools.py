@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -39,13 +40,15 @@ class _Watch:
     pod: Pod | None = None
     missed: int = 0
     wake: asyncio.Event = field(default_factory=asyncio.Event)
+    asked: asyncio.Event = field(default_factory=asyncio.Event)  # once at least
     task: asyncio.Task[None] | None = None
 
 
 class Pools:
     """Knows the pods of every tier, and how much of this gateway's work each has.
 
-    Use as ``async with``; reading never waits.
+    Use as ``async with``, whose beginning asks every pod once: what serves then is known before the
+    first request. Reading never waits.
     """
 
     def __init__(
@@ -69,6 +72,9 @@ class Pools:
     async def __aenter__(self) -> Self:
         await self._discover()
         self._discovery = asyncio.create_task(self._keep_discovering())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_ASK_SECONDS):
+                await asyncio.gather(*(watch.asked.wait() for watch in self._watches.values()))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -176,6 +182,7 @@ class Pools:
             watch.missed = 0
             watch.pod = pod_of(watch.tier, watch.address, answer)
         self._replan()
+        watch.asked.set()
 
     def _missed(self, watch: _Watch, error: TriptychError) -> None:
         watch.missed += 1

@@ -156,7 +156,10 @@ def _host(index: int) -> str:
 
 
 async def _until_ready(url: str) -> None:
-    async with asyncio.timeout(START_SECONDS), httpx.AsyncClient() as client:
+    async with (
+        asyncio.timeout(START_SECONDS),
+        httpx.AsyncClient(timeout=START_SECONDS) as client,
+    ):
         while (  # noqa: ASYNC110 - another process, which has no event for it
             await client.get(f"{url}/readyz")
         ).status_code != httpx.codes.OK:

@@ -84,7 +84,9 @@ async def within(
     stop = asyncio.Event()
     task = asyncio.create_task(run(settings, stop))
     try:
-        await eventually(lambda: len(watches()) == len(OBSERVED), "all watches", seconds=SECONDS)
+        await eventually(
+            lambda: len(watches()) == len(OBSERVED), "all watches", seconds=SECONDS, of=task
+        )
         yield task
     finally:
         stop.set()

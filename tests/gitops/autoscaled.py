@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from cluster.addresses import own_address
 from cluster.api import Api, Object
@@ -21,6 +21,8 @@ from control_plane.embedded_metrics import charted, operator
 from control_plane.pod_pages import PodPages, played_by, random_network
 from triptych_operator.desired.naming import COMPONENT, DELETION_COST
 from triptych_worker.domain import Load
+
+Found = TypeVar("Found")
 
 AUTOSCALER: Final = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
 NODES: Final = "kwok-loopback"
@@ -64,6 +66,19 @@ class Autoscaled:
         """The tier's Deployment."""
         deployments = COLLECTIONS["Deployment"].format(self.namespace)
         return await self.api.get(f"{deployments}/{ENCODERS}")
+
+    async def undisturbed(self, read: Callable[[], Found]) -> tuple[Object, Found]:
+        """The tier's Deployment, and what is read while nobody moves it: what is counted beside it
+        is of that very moment."""
+
+        async def look() -> tuple[Object, Found] | None:
+            before, found, after = await self.encoders(), read(), await self.encoders()
+            same = before["metadata"]["generation"] == after["metadata"]["generation"]
+            return (after, found) if same else None
+
+        seen = await eventually(look, "a moment without a move", seconds=SECONDS)
+        assert seen is not None
+        return seen
 
     async def follow(self, seconds: float) -> int:
         """Has the work of one encoder go up and down, each time until the service says that it is

@@ -168,17 +168,19 @@ async def test_replicas_that_the_autoscaler_moves_are_no_drift(
     async with autoscaled(control_plane, "models", tmp_path) as tier:
         commit = repository.commit(service(**scaled_spec()), "Scale by load")
         await until(tier.api, commit, "Ready", "True")
-        before, resource, said = await tier.encoders(), await tier.resource(), len(applied(flux))
-        since = control_plane.audit.position()
+        resource, said = await tier.resource(), len(applied(flux))
+        before, since = await tier.undisturbed(control_plane.audit.position)
         async with (
             recorded(tier.api, "models") as history,
             recorded(tier.api, NAMESPACE, {"Kustomization": KUSTOMIZATIONS}) as judged,
         ):
             asked = await tier.follow(MOVING_SECONDS)
             await until(tier.api, commit, "Ready", "True")
-        after, changes = await tier.encoders(), history.ordered()
+        changes = history.ordered()
         assert (await tier.resource())["spec"] == resource["spec"]
-        writes = list(control_plane.audit.entries(since, namespace="models"))
+        after, writes = await tier.undisturbed(
+            lambda: list(control_plane.audit.entries(since, namespace="models"))
+        )
     moves = moves_of(writes)
     generations = [one["metadata"]["generation"] for one in (before, after)]
     assert generations[1] - generations[0] == moves >= asked, "each move is one, and all there is"

@@ -112,8 +112,7 @@ def stand(model, identity, processor):
                 uvicorn.Config(gateway.app, port=0, log_config=None, lifespan="off")
             )
             serving = asyncio.create_task(server._serve())
-            while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
-                await asyncio.sleep(0.01)
+            await eventually(lambda: server.started, "a server", seconds=60, of=serving)
             port = server.servers[0].sockets[0].getsockname()[1]
             made = Stand(f"http://127.0.0.1:{port}", workers, world, gateway, server)
             try:

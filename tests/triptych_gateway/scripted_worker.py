@@ -2,8 +2,10 @@
 
 # ruff: noqa: N802 - methods are named in the protobuf
 import asyncio
+import socket
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import grpc
@@ -101,6 +103,15 @@ class ScriptedWorker:
 
     async def stop(self) -> None:
         await self.server.stop(grace=None)
+
+    @contextmanager
+    def keeping_its_port(self) -> Iterator[int]:
+        """The port, which the kernel gives to nobody else while the worker is down."""
+        port = int(self.address.rpartition(":")[2])
+        with socket.socket() as keeper:  # which does not listen, so that nobody gets in
+            keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            keeper.bind(("127.0.0.1", port))
+            yield port
 
     async def play(self, method: str, request: object, context: grpc.aio.ServicerContext) -> None:
         self.calls.append((method, request))

@@ -26,8 +26,9 @@ def client_of(made) -> httpx.AsyncClient:
     return httpx.AsyncClient(base_url=made.url, timeout=60)
 
 
-async def settled(condition) -> None:
-    await eventually(condition, "what a request leaves", seconds=60)
+async def settled(condition, of: asyncio.Task | None = None) -> None:
+    """Once ``condition`` holds; of a request that goes on, where it is given."""
+    await eventually(condition, "what a request leaves", seconds=60, of=of)
 
 
 @pytest.mark.parametrize("step", ["die", Overloaded("full"), Unavailable("draining")])
@@ -64,7 +65,7 @@ async def test_a_gateway_begins_without_encoders_that_may_rest_and_tells_who_wai
     async with stand(counts=NO_ENCODER, **options) as made, client_of(made) as client:
         assert waiting_for_an_encoder(made) == 0
         asked = asyncio.create_task(client.post(PATH, json=ask("what?", picture())))
-        await settled(lambda: waiting_for_an_encoder(made) == 1)
+        await settled(lambda: waiting_for_an_encoder(made) == 1, asked)
         asked.cancel()
         await settled(lambda: waiting_for_an_encoder(made) == 0)
 
@@ -76,13 +77,13 @@ def waiting_for_an_encoder(made) -> float:
 async def test_an_encoder_that_comes_back_serves_again(stand, picture, ask):
     async with stand(on_encoder_loss="Queue", queue_seconds=20) as made, client_of(made) as client:
         encoder = made.one(Tier.ENCODER)
-        port = int(encoder.address.rpartition(":")[2])
-        await encoder.stop()
-        waiting = asyncio.create_task(client.post(PATH, json=ask("what?", picture())))
-        await asyncio.sleep(0.5)
-        assert not waiting.done()
-        await encoder.start(port)
-        assert (await waiting).status_code == 200
+        with encoder.keeping_its_port() as port:
+            await encoder.stop()
+            waiting = asyncio.create_task(client.post(PATH, json=ask("what?", picture())))
+            await asyncio.sleep(0.5)
+            assert not waiting.done()
+            await encoder.start(port)
+            assert (await waiting).status_code == 200
         await encoder.stop()
 
 
@@ -207,7 +208,7 @@ async def test_more_requests_than_allowed_get_429(stand, ask):
     async with stand(max_concurrent=1) as made, client_of(made) as client:
         made.one(Tier.DECODE).held_up = end = asyncio.Event()
         running = asyncio.create_task(client.post(PATH, json=ask("one")))
-        await settled(lambda: made.one(Tier.DECODE).running)
+        await settled(lambda: made.one(Tier.DECODE).running, running)
         refused = await client.post(PATH, json=ask("two"))
         assert refused.status_code == 429
         end.set()
@@ -231,7 +232,7 @@ async def test_a_client_that_leaves_frees_every_tier(stand, picture, ask, topolo
         worker.token_seconds = 30.0
         body = ask("what?", picture(), stream=stream)
         request = asyncio.create_task(client.post(PATH, json=body))
-        await settled(lambda: worker.running)
+        await settled(lambda: worker.running, request)
         request.cancel()
         await asyncio.gather(request, return_exceptions=True)
         await settled(lambda: not worker.running)
@@ -243,7 +244,7 @@ async def test_a_client_that_leaves_during_prefill_gives_its_leases_back(stand, 
     async with stand() as made, client_of(made) as client:
         made.one(Tier.PREFILL).script["Prefill"].append("hang")
         request = asyncio.create_task(client.post(PATH, json=ask("what?", picture())))
-        await settled(lambda: made.one(Tier.PREFILL).named("Prefill"))
+        await settled(lambda: made.one(Tier.PREFILL).named("Prefill"), request)
         request.cancel()
         await asyncio.gather(request, return_exceptions=True)
         await settled(lambda: made.world.leases == 0)

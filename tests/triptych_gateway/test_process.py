@@ -82,7 +82,7 @@ async def test_a_process_announces_itself_serves_and_drains(
 async def _check_drain(process, client, worker, body) -> None:
     worker.held_up = end = asyncio.Event()
     running = asyncio.create_task(client.post(PATH, json=body))
-    await eventually(lambda: worker.running, "a request that runs", seconds=60)
+    await eventually(lambda: worker.running, "a request that runs", seconds=60, of=running)
     process.send_signal(signal.SIGTERM)
 
     async def drains() -> bool:

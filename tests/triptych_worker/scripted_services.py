@@ -141,7 +141,7 @@ async def serving(
     fused: EndlessFused | None = None,
     *,
     loaded: bool = True,
-    peer_seconds: float = 5.0,
+    peer_seconds: float = 60.0,  # a machine that others use may hold a peer up for some
 ) -> AsyncIterator[Served]:
     config = WorkerConfig(
         model=Model(source="test"),

@@ -63,8 +63,14 @@ def test_an_error_ends_the_turn_of_its_own_work_alone(cores: Cores) -> None:
 
 
 def test_what_has_not_begun_at_the_end_is_cancelled(cores: Cores) -> None:
-    gate = threading.Event()
-    running = cores.submit(lambda _: gate.wait(SECONDS))
+    begun, gate = threading.Event(), threading.Event()
+
+    def work(_: bool) -> bool:
+        begun.set()
+        return gate.wait(SECONDS)
+
+    running = cores.submit(work)
+    assert begun.wait(SECONDS)
     waiting = cores.submit(lambda _: None)
     cores.close()
     gate.set()

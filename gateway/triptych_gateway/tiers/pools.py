@@ -161,6 +161,8 @@ class Pools:
         self._gone.add(watch.address)
         if watch.task is not None:
             watch.task.cancel()
+            # The task's last frame knows the watch: in a circle its connection would stay open.
+            watch.task = None
 
     async def _keep_asking(self, watch: _Watch) -> None:
         while True:

@@ -72,7 +72,7 @@ async def watching(api: Api, path: str, proxy: FaultProxy) -> AsyncIterator[Seen
     seen = Seen()
     listed = await api.get(path)
     task = asyncio.create_task(seen.follow(api, path, listed["metadata"]["resourceVersion"]))
-    await eventually(lambda: proxy.streams > 0, "an open watch", seconds=WAIT_SECONDS)
+    await eventually(lambda: proxy.streams > 0, "an open watch", seconds=WAIT_SECONDS, of=task)
     yield seen
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

@@ -212,27 +212,27 @@ async def test_a_list_of_several_pages_is_compared_whole(one: Audited) -> None:
     assert len(one.store.children(SHAPES)) == METADATA_PAGE + 4
 
 
-async def until(true: Callable[[], object]) -> None:
-    await eventually(true, "what the audit should find", seconds=PATIENCE)
+async def until(true: Callable[[], object], task: asyncio.Task[None]) -> None:
+    await eventually(true, "what the audit should find", seconds=PATIENCE, of=task)
 
 
 async def test_it_goes_through_every_kind_again_and_again(one: Audited) -> None:
     task = asyncio.create_task(one.audit.run())
-    await until(lambda: len(one.server.calls) >= 2 * len(OBSERVED))
+    await until(lambda: len(one.server.calls) >= 2 * len(OBSERVED), task)
     assert {call.kind for call in one.server.calls} == set(OBSERVED)
     for kind in OBSERVED:
         one.put(kind)
-        await until(lambda: len(list(one.store.of_kind(kind.name))))  # noqa: B023 - awaited here
+        await until(lambda: len(list(one.store.of_kind(kind.name))), task)  # noqa: B023 - awaited here
     task.cancel()
 
 
 async def test_a_refusal_ends_nothing_and_does_not_count_as_done(one: Audited) -> None:
     one.server.faults.append(refusing("", lambda: status(500, "InternalError", "no")))
     task = asyncio.create_task(one.audit.run())
-    await until(lambda: len(one.server.calls) >= len(OBSERVED) + 1)
+    await until(lambda: len(one.server.calls) >= len(OBSERVED) + 1, task)
     assert (task.done(), one.audit.finished_at) == (False, 0)
     one.server.faults.clear()
-    await until(lambda: one.audit.finished_at > 0)
+    await until(lambda: one.audit.finished_at > 0, task)
     task.cancel()
 
 
@@ -251,6 +251,6 @@ async def test_a_kind_that_a_watch_listed_anew_is_compared_within_a_moment(
         server.remove(POD, "n", "shapes")
         task = asyncio.create_task(audit.run())
         audit.soon(listed)
-        await until(lambda: woken)
+        await until(lambda: woken, task)
         task.cancel()
     assert (woken, store.children(SHAPES)) == ([SHAPES], [])

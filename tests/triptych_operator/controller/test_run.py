@@ -47,7 +47,7 @@ async def test_while_another_leads_it_writes_nothing_and_is_healthy(
     )
     stop = asyncio.Event()
     task = asyncio.create_task(run(settings, stop))
-    await eventually(lambda: len(server.calls) > 3, "looks at the Lease", seconds=PATIENCE)
+    await eventually(lambda: len(server.calls) > 3, "looks at the Lease", seconds=PATIENCE, of=task)
     for path in ("healthz", "readyz"):
         async with (
             aiohttp.ClientSession() as session,
@@ -67,7 +67,7 @@ async def test_it_waits_until_it_can_list_everything_and_says_what_is_missing(
     stop = asyncio.Event()
     with caplog.at_level(logging.ERROR):
         task = asyncio.create_task(run(settings, stop))
-        await eventually(lambda: caplog.messages, "a word about it", seconds=PATIENCE)
+        await eventually(lambda: caplog.messages, "a word about it", seconds=PATIENCE, of=task)
     assert "cannot begin" in caplog.text
     assert "kubectl apply -f crds/" in caplog.text
     await ends(task, stop)

@@ -67,9 +67,10 @@ async def test_looks_at_many_resources_are_spread_over_the_period(scene: Scene) 
     loop, together = asyncio.get_running_loop(), 0
     began = loop.time()
     running = asyncio.create_task(scene.scaler.run(due, 1.0))
-    for _ in range(100):
-        await asyncio.wait_for(due.get(), 30.0)
-        together = max(together, 1 + len(due))
+    async with asyncio.timeout(60.0):
+        for _ in range(100):
+            await due.get()  # at once where one is due: what a machine that holds us up puts off
+            together = max(together, 1 + len(due))  # comes piece by piece all the same
     running.cancel()
     assert loop.time() - began > 0.9
-    assert together < 10, "also on a machine that holds us up, where some catch up"
+    assert together < 10

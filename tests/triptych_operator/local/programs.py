@@ -18,7 +18,9 @@ def main(behaviour: str, path: Path) -> None:
     trace = path.with_suffix(".trace")
     sockets = {}
     for kind in ("grpc", "metrics", "http"):
-        sockets[kind] = socket.create_server(("127.0.0.1", listen[f"{kind}_port"]))
+        # Tests keep ports for those that come back: ``Watched`` in test_supervisor.py.
+        address = ("127.0.0.1", listen[f"{kind}_port"])
+        sockets[kind] = socket.create_server(address, reuse_port=True)
     if behaviour == "fails":
         sys.exit("cannot load: the folder is empty")
     signal.signal(signal.SIGTERM, lambda *_: end(trace, behaviour))

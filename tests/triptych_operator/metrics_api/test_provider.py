@@ -73,8 +73,8 @@ async def test_it_serves_and_registers_itself(
     put_front_proxy(server, front_proxy.certificate.read_text())
     front = replace(FRONT, address="127.0.0.1", port=free_port())
     provider = EmbeddedProvider(api, SignalBoard(30), front, list, Clock())
-    with running(provider):
-        await eventually(lambda: len(server.writes) == 2, "two writes", seconds=SECONDS)
+    with running(provider) as task:
+        await eventually(lambda: len(server.writes) == 2, "two writes", seconds=SECONDS, of=task)
         found = server.get(METRICS_API, "", API_SERVICE)
         assert found is not None
         trusted = base64.b64decode(found["spec"]["caBundle"]).decode()
@@ -96,8 +96,8 @@ async def test_without_a_front_proxy_nobody_is_let_in_and_the_reason_is_told(
     put_chart(server)
     front = replace(FRONT, address="127.0.0.1", port=free_port())
     provider = EmbeddedProvider(api, SignalBoard(30), front, list, Clock())
-    with running(provider):
-        await eventually(provider.problem, "a problem", seconds=SECONDS)
+    with running(provider) as task:
+        await eventually(provider.problem, "a problem", seconds=SECONDS, of=task)
         assert "names no front proxy" in provider.problem()
         with pytest.raises(OSError):
             await asyncio.open_connection("127.0.0.1", front.port, ssl=ssl.create_default_context())

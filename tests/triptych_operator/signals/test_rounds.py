@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +28,20 @@ from triptych_operator.signals.rounds import LASTING, PERIOD, Rounds, read_signa
 from triptych_worker.domain import Load
 
 SHAPES = ServiceKey("default", "shapes")
+PATIENCE = 60.0  # seconds for a page; on a machine that others use too
 ROUNDS = 100 if os.environ.get("TRIPTYCH_SWEEP") == "full" else 5
+
+
+@dataclass
+class EachInItsTime(Pages):
+    """Pages of two time limits, of which the address says which holds."""
+
+    patient: Pages
+    brief: Pages
+    hanging: Callable[[str], bool]
+
+    async def page(self, address: str) -> bytes:
+        return await (self.brief if self.hanging(address) else self.patient).page(address)
 
 
 @dataclass
@@ -68,9 +81,14 @@ class Cluster:
         return found
 
     @asynccontextmanager
-    async def rounds(self, port: int, seconds: float = 4.0) -> AsyncIterator[Rounds]:
-        async with Pages(port, seconds) as pages:
-            yield Rounds(self.store, self.board, pages)
+    async def rounds(
+        self, port: int, hanging: Callable[[str], bool] = lambda address: False
+    ) -> AsyncIterator[Rounds]:
+        """Rounds that wait for pages as long as a busy machine takes, but for pods that are said
+        to be ``hanging`` at their address: those are given up at once."""
+        async with Pages(port, PATIENCE) as patient, Pages(port, 0.2) as brief:
+            pages = EachInItsTime(patient, brief, hanging)
+            yield Rounds(self.store, self.board, pages, period=2 * PATIENCE)
 
 
 def _metadata(name: str, service: ServiceKey) -> dict[str, Any]:
@@ -137,7 +155,10 @@ async def test_pods_that_hang_or_say_garbage_are_left_out_and_counted() -> None:
         await answers[writer.get_extra_info("sockname")[0]](writer)
 
     addresses = ("127.0.0.2", "127.0.0.3")
-    async with serving(by_address, *addresses) as port, cluster.rounds(port, 0.2) as rounds:
+    async with (
+        serving(by_address, *addresses) as port,
+        cluster.rounds(port, hanging=lambda address: address == "127.0.0.2") as rounds,
+    ):
         await rounds.round()
     found = cluster.encoders()
     assert (found.pods, found.answering) == (4, 1)
@@ -148,7 +169,7 @@ async def test_pods_that_hang_or_say_garbage_are_left_out_and_counted() -> None:
 async def test_when_all_are_silent_there_is_no_value() -> None:
     cluster = Cluster()
     cluster.add("a", "127.0.0.1")
-    async with serving(hangs) as port, cluster.rounds(port, 0.1) as rounds:
+    async with serving(hangs) as port, cluster.rounds(port, hanging=lambda _: True) as rounds:
         await rounds.round()
     found = cluster.encoders()
     assert (found.pods, found.answering, found.values) == (1, 0, {})
@@ -157,13 +178,17 @@ async def test_when_all_are_silent_there_is_no_value() -> None:
 async def test_an_answer_stands_for_a_missed_round() -> None:
     cluster = Cluster()
     cluster.add("a", "127.0.0.1")
-    answers = iter([BUSY, hangs])
+    silent = asyncio.Event()
 
     async def once(writer: asyncio.StreamWriter) -> None:
-        await next(answers)(writer)
+        await (hangs if silent.is_set() else BUSY)(writer)
 
-    async with serving(once) as port, cluster.rounds(port, 0.2) as rounds:
+    async with (
+        serving(once) as port,
+        cluster.rounds(port, hanging=lambda _: silent.is_set()) as rounds,
+    ):
         await rounds.round()
+        silent.set()
         await rounds.round()
     assert cluster.encoders().values == {Signal.BACKLOG_TOKENS: 100}
 
@@ -212,7 +237,9 @@ async def test_many_that_hang_do_not_keep_those_that_answer_from_their_turn() ->
         heard.clear()
         busy.set()
         second = asyncio.create_task(rounds.round())
-        await eventually(lambda: len(heard) >= 64, "questions to as many as at a time", seconds=30)
+        await eventually(
+            lambda: len(heard) >= 64, "questions to as many as at a time", seconds=30, of=second
+        )
         second.cancel()
         await asyncio.gather(second, return_exceptions=True)
     assert "127.0.0.1" in heard[:64]
@@ -231,7 +258,7 @@ async def test_a_round_ends_with_its_period() -> None:
 async def test_rounds_go_on_until_they_are_cancelled() -> None:
     cluster = Cluster()
     task = asyncio.create_task(read_signals(cluster.store, cluster.board))
-    await eventually(cluster.board.services, "a round", seconds=30)
+    await eventually(cluster.board.services, "a round", seconds=30, of=task)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert task.cancelled()
@@ -273,7 +300,8 @@ def test_500_pods_are_asked_in_a_second(page_server: int) -> None:
     took, cpu = [], []
 
     async def ask() -> None:
-        async with cluster.rounds(page_server) as rounds:
+        async with Pages(page_server) as pages:
+            rounds = Rounds(cluster.store, cluster.board, pages)
             for _ in range(ROUNDS):
                 began, ran = time.monotonic(), time.process_time()
                 await rounds.round()

@@ -150,7 +150,7 @@ def test_prompts_are_whole_while_they_are_copied_and_the_books_are_exact() -> No
             found, asked, firsts = zip(*in_threads(prompts.find), strict=True)
         finally:
             prompts.done.set()
-        keeping.result()
+            keeping.result()  # what has ended it, if it did, is why the others waited in vain
     cache.check_integrity()
     stats, [held] = cache.stats(), cache.holdings()
     assert stats.hits == sum(found) > 0

@@ -4,8 +4,6 @@ from torch.nn.functional import linear, silu
 from triptych_worker.language.linear import (
     PackedProjection,
     PlainProjection,
-    filled,
-    filled_up,
     joined,
     projection,
 )
@@ -47,15 +45,3 @@ def test_joined_layers_give_their_outputs_side_by_side(*, bias: bool) -> None:
     with torch.inference_mode():
         expected = torch.cat([layer(inputs) for layer in layers], dim=1)
         torch.testing.assert_close(joined(*layers)(inputs), expected)
-
-
-@pytest.mark.parametrize(("rows", "total"), [(1, 4), (3, 4), (4, 4), (9, 9)])
-def test_few_rows_are_filled_up(rows: int, total: int) -> None:
-    inputs = torch.ones(rows, 24)
-    assert filled(inputs)[:, 0].tolist() == [1] * rows + [0] * (total - rows)
-    assert filled_up(range(7, 7 + rows), WEIGHT) == [*range(7, 7 + rows), *[7] * (total - rows)]
-
-
-def test_rows_that_no_packed_product_takes_are_not_filled_up() -> None:
-    assert len(filled(torch.ones(1, 24, dtype=torch.float16))) == 1
-    assert filled_up([3], WEIGHT.half()) == [3]

@@ -47,7 +47,7 @@ from triptych_contract.v1 import (
     worker_pb2,
     worker_pb2_grpc,
 )
-from triptych_worker.serving import checks
+from triptych_worker.serving import checks, peer_leases
 from triptych_worker.serving.peer_leases import GrpcPeerLeases
 from triptych_worker.transfer.layout import CHECKSUM_BYTES, DTYPES
 from triptych_worker.transfer.peers import PeerChannels
@@ -121,19 +121,30 @@ async def test_pixels_beyond_the_bytes_in_flight_are_overload_with_a_hint() -> N
         yield data(b"x")
         await hold.wait()
 
-    async with serving(ScriptedEncode()) as served:
+    async def small() -> AsyncIterator[stages_pb2.EncodeChunk]:
+        yield header()
+        yield data(CONTENT)
 
-        async def refused() -> TriptychError | None:
+    async with serving(ScriptedEncode(), peer_seconds=2 * SECONDS) as served:
+
+        async def asked(chunks: AsyncIterator[stages_pb2.EncodeChunk]) -> TriptychError | None:
             try:
-                await served.encoder.Encode(iter([header(), data(CONTENT)]))
+                await served.encoder.Encode(chunks)
             except grpc.aio.AioRpcError as error:
                 return error_from_rpc(error)
             return None
 
+        async def holding() -> None:
+            while isinstance(await asked(slow()), Overloaded):  # a question of below came first
+                pass
+
+        async def refused() -> TriptychError | None:
+            return await asked(small())
+
         async def taken() -> bool:
             return await refused() is None
 
-        first = served.encoder.Encode(slow())
+        first = asyncio.create_task(holding())
         error = await eventually(refused, "the other's bytes", seconds=SECONDS)
         assert isinstance(error, Overloaded)
         assert error.retry_after == 0.5
@@ -193,7 +204,9 @@ async def test_a_lease_may_name_a_peer_and_ask_for_a_second_look() -> None:
     assert isinstance(error, InvalidRequest)
 
 
-async def test_an_encoder_asks_another_for_what_it_holds() -> None:
+async def test_an_encoder_asks_another_for_what_it_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What it answers is looked at here, not how soon.
+    monkeypatch.setattr(peer_leases, "_CALL_SECONDS", SECONDS)
     encode, channels = ScriptedEncode(held={KEY}), PeerChannels()
     leases = GrpcPeerLeases(channels)
     async with serving(encode) as served:

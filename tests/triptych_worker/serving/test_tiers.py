@@ -361,6 +361,7 @@ async def test_keys_and_values_are_fetched_once_and_of_one_model_only(workers: W
     first = await prefilled(workers["prefill"], request)
     going = going_on(first, request)
     assert len(await decoded(workers, going)) > 0
+    await until_idle(workers["prefill"])  # the lease is given back behind the answer
     assert await reason_of(decoded(workers, going)) == (Reason.LEASE_EXPIRED, True)
     await until_idle(workers["decode"])
 

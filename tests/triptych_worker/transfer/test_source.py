@@ -104,7 +104,8 @@ class Receiver:
 
 
 @pytest.fixture
-async def receiver():
+async def receiver(request: pytest.FixtureRequest):
+    """One whose time no test needs but those that give it, in seconds, as the parameter."""
     first, second, observer = Steered("first"), Steered("second"), Bytes()
     for way in (first, second):
         way.open.set()
@@ -119,7 +120,7 @@ async def receiver():
         releases,
         observer,
         instance="receiver",
-        timeout_seconds=2.0,
+        timeout_seconds=getattr(request, "param", 120.0),
     )
     yield Receiver(source, store, first, second, observer)
     for way in (first, second):
@@ -228,6 +229,7 @@ async def test_the_way_both_ends_have_is_taken(receiver: Receiver) -> None:
         await receiver.fetch(handle_of(transports=("third",)))
 
 
+@pytest.mark.parametrize("receiver", [2.0], indirect=True)
 async def test_all_ways_together_keep_the_deadline(receiver: Receiver) -> None:
     for way in (receiver.first, receiver.second):
         way.open.clear()

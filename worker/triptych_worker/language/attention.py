@@ -12,6 +12,7 @@ from typing import Final
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
+from triptych_worker.kernels.attention import Places, attend, attends
 from triptych_worker.language.pool import KvPool
 
 
@@ -54,20 +55,20 @@ class AttentionPlan:
     def __init__(self, segments: Sequence[Segment], pool: KvPool) -> None:
         self._pool = pool.tensor
         self._slots = _slots(segments, pool.tensor.device)
-        self._attended = tuple(_attended(segment, pool) for segment in segments)
         self._lengths = [segment.length for segment in segments]
         self._length = sum(self._lengths)
+        self._places = _places(segments, pool.tensor)
+        self._attended = () if self._places else tuple(_attended(each, pool) for each in segments)
 
     def write(self, layer: int, kv: torch.Tensor) -> None:
         """Puts keys and values of ``layer`` into the pool.
 
         Args:
             layer: its number.
-            kv: [T, 2 * kv_heads, D], keys before values; tokens beyond those of the segments are
-                filling, which nobody sees.
+            kv: [T, 2 * kv_heads, D], keys before values.
         """
         place = self._pool[layer]
-        tokens = kv[: self._length].view(self._length, 2, -1, kv.shape[-1]).permute(1, 2, 0, 3)
+        tokens = kv.view(self._length, 2, -1, kv.shape[-1]).permute(1, 2, 0, 3)
         if isinstance(self._slots, slice):
             place[:, :, self._slots] = tokens
         else:
@@ -75,15 +76,24 @@ class AttentionPlan:
 
     def attend(self, layer: int, query: torch.Tensor, scaling: float) -> torch.Tensor:
         """Attention output [T, heads * D] for ``query`` [T, heads, D]."""
-        filling = len(query) - self._length
-        *parts, rest = torch.split(query, [*self._lengths, filling])
+        if self._places is not None:
+            return attend(query, self._pool[layer], self._places, scaling)
         outputs = [
             _ATTEND[part.shape[0] == 1](part, attended, layer, scaling)
-            for part, attended in zip(parts, self._attended, strict=True)
+            for part, attended in zip(
+                torch.split(query, self._lengths), self._attended, strict=True
+            )
         ]
-        if filling:
-            outputs.append(torch.zeros_like(rest).flatten(1))
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+
+
+def _places(segments: Sequence[Segment], pool: torch.Tensor) -> Places | None:
+    """Of single tokens; None if there are others, or no code of our own for them."""
+    single = segments and all(segment.length == 1 for segment in segments)
+    if not single or pool.device.type != "cpu" or not attends(pool.dtype, pool.shape[-1]):
+        return None
+    starts = [segment.kv_start for segment in segments]
+    return Places(starts, [segment.past + 1 for segment in segments])
 
 
 def _slots(segments: Sequence[Segment], device: torch.device) -> slice | torch.Tensor:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
-from torch.nn.functional import embedding, pad
+from torch.nn.functional import embedding
 from transformers import AutoConfig, AutoModel
 from triptych_contract.errors import InvalidModel
 
@@ -15,7 +15,7 @@ from triptych_worker.language.attention import AttentionPlan, Segment, single_to
 from triptych_worker.language.families import TextAdapter, Visual, adapter_of
 from triptych_worker.language.layers import Chosen, Deepstack, TextLayers
 from triptych_worker.language.layout import KvLayout
-from triptych_worker.language.linear import filled, filled_up, projection
+from triptych_worker.language.linear import projection
 from triptych_worker.language.pool import KvPool
 from triptych_worker.weights import ModelFolder, load_part, read_json
 
@@ -73,27 +73,25 @@ class LanguageModel:
         if batch.visual is not None:
             rows = batch.visual.rows[:, : hidden.shape[1]]
             hidden[batch.visual.index] = rows.to(hidden.dtype)
-        hidden = filled(hidden)
         plan = AttentionPlan(batch.segments, pool)
         ended = self._layers.forward(
             hidden,
-            pad(batch.positions, (0, len(hidden) - batch.positions.shape[1])),
+            batch.positions,
             plan,
             self._chosen(batch, plan, pool),
             self._deepstack(batch.visual),
         )
         if ended is None:
             return hidden.new_empty(0, self.vocab_size)
-        return self._head(ended)[: len(batch.logit_rows)]
+        return self._head(ended)
 
     def _chosen(self, batch: PackedBatch, plan: AttentionPlan, pool: KvPool) -> Chosen | None:
         if not batch.logit_rows:
             return None
         segments = list(single_tokens(batch.segments, batch.logit_rows))
-        rows = filled_up(batch.logit_rows, self._embedding)
         if segments != list(batch.segments):
             plan = AttentionPlan(segments, pool)
-        return Chosen(torch.tensor(rows, device=self.device), plan)
+        return Chosen(torch.tensor(batch.logit_rows, device=self.device), plan)
 
     def _deepstack(self, visual: Visual | None) -> Deepstack | None:
         if visual is None or not self.adapter.levels:

@@ -1,4 +1,4 @@
-"""On a CPU: weights laid out once as oneDNN's kernels read them, activations fused.
+"""On a CPU: weights laid out once as our kernels read them, activations fused.
 
 Results are those of the layers replaced to within rounding; fused ones are rounded less often.
 """
@@ -11,11 +11,10 @@ import torch
 from torch import nn
 from transformers.activations import SiLUActivation
 
+from triptych_worker.kernels.product import After, Weight
 from triptych_worker.norms import rms_norm
 
 _SILU: Final = (nn.SiLU, SiLUActivation)
-# Rows that the layout is chosen for; any number works.
-_ROWS: Final = 1024
 
 
 def pack(module: nn.Module) -> None:
@@ -32,26 +31,22 @@ def pack(module: nn.Module) -> None:
 
 
 class PackedLinear(nn.Module):
-    """A linear layer over a packed weight."""
+    """A linear layer over a weight that is laid out for this processor."""
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
-        self._weight = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), _ROWS)
-        self._bias = linear.bias
+        self._weight = Weight(linear.weight, linear.bias)
 
-    def forward(self, rows: torch.Tensor, activation: str = "none") -> torch.Tensor:
-        """[..., in] -> [..., out], then ``activation`` as oneDNN names it."""
-        product: torch.Tensor = torch.ops.mkldnn._linear_pointwise(
-            rows, self._weight, self._bias, activation, [], ""
-        )
-        return product
+    def forward(self, rows: torch.Tensor, after: After = After.NOTHING) -> torch.Tensor:
+        """[..., in] -> [..., out], then SiLU if so told."""
+        product = self._weight.times(rows.reshape(-1, rows.shape[-1]), after)
+        return product.view(*rows.shape[:-1], self._weight.outputs)
 
     def times(self, rows: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
         """[..., in] -> [..., out], times ``factor`` [..., out]."""
-        product: torch.Tensor = torch.ops.mkldnn._linear_pointwise.binary(
-            rows, factor, self._weight, self._bias, "mul"
-        )
-        return product
+        factors = factor.reshape(-1, factor.shape[-1])
+        product = self._weight.times(rows.reshape(-1, rows.shape[-1]), After.TIMES, factors)
+        return product.view(factor.shape)
 
 
 class PackedGatedMlp(nn.Module):
@@ -65,7 +60,7 @@ class PackedGatedMlp(nn.Module):
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         """[rows, hidden] -> [rows, hidden]."""
-        down: torch.Tensor = self._down(self._up.times(rows, self._gate(rows, "swish")))
+        down: torch.Tensor = self._down(self._up.times(rows, self._gate(rows, After.SILU)))
         return down
 
 

@@ -12,9 +12,8 @@ def test_float32_is_packed_on_a_cpu_alone() -> None:
     assert not packs(torch.float32, torch.device("cuda"))
 
 
-def test_bfloat16_is_packed_where_the_processor_has_the_kernels() -> None:
-    native = "avx512" in torch.backends.cpu.get_cpu_capability().lower()
-    assert packs(torch.bfloat16, CPU) == native
+def test_bfloat16_is_packed_where_the_processor_has_the_instructions() -> None:
+    assert packs(torch.bfloat16, CPU) == torch.cpu._is_avx512_bf16_supported()
 
 
 def test_float16_is_left_to_pytorch() -> None:

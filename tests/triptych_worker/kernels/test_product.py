@@ -87,6 +87,10 @@ def test_what_does_not_fit_is_refused_before_memory_is_touched() -> None:
         weight.times(torch.ones(2, 4), After.SILU, torch.ones(2, 16))
     with pytest.raises(ValueError, match="not the product's shape"):
         weight.times(torch.ones(2, 4), After.TIMES, torch.ones(1, 16))
+    with pytest.raises(ValueError, match="is not the weight's"):
+        Weight(torch.ones(16, 4), torch.ones(15))
+    with pytest.raises(ValueError, match="is not the weight's"):
+        Weight(torch.ones(16, 4), torch.ones(16).bfloat16())
     with pytest.raises(ValueError, match=r"no products of torch\.float16"):
         Weight(torch.ones(16, 4, dtype=torch.float16))
 

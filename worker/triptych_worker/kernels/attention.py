@@ -112,6 +112,12 @@ def attend(query: torch.Tensor, kv: torch.Tensor, places: Places, scaling: float
     return out
 
 
+def prepare(shape: Shape) -> None:
+    """Compiles now rather than within the first answer, if there is code for this shape."""
+    if attends(shape.dtype, shape.size):
+        _code(shape)
+
+
 def _check(query: torch.Tensor, kv: torch.Tensor, places: Places, shape: Shape) -> None:
     served = attends(shape.dtype, shape.size) and shape.heads % shape.kv_heads == 0
     if not served or kv.dtype != query.dtype or len(query) != len(places):

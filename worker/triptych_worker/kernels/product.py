@@ -59,7 +59,7 @@ class Weight:
     """A weight [outputs, inputs] laid out for this processor, which takes the place of it.
 
     Raises:
-        ValueError: this processor has no instructions for its type.
+        ValueError: this processor has no instructions for its type, or the bias is another's.
     """
 
     def __init__(
@@ -68,8 +68,10 @@ class Weight:
         bias: torch.Tensor | None = None,
         target: Processor | None = None,
     ) -> None:
-        if not multiplies(weight.dtype, target):
+        if weight.device.type != "cpu" or not multiplies(weight.dtype, target):
             raise ValueError(f"no products of {weight.dtype} on this processor")
+        if bias is not None and (bias.shape, bias.dtype) != (weight.shape[:1], weight.dtype):
+            raise ValueError(f"a bias {tuple(bias.shape)} of {bias.dtype} is not the weight's")
         self._kind = _KINDS[weight.dtype]
         self._target = target or processor()
         self.outputs, self.inputs = weight.shape

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from triptych_worker.kernels.attention import Shape, prepare
 from triptych_worker.language.attention import AttentionPlan
 from triptych_worker.language.linear import joined, projection
 from triptych_worker.norms import rms_norm
@@ -78,6 +79,9 @@ class Attention:
         self._scaling: float = module.scaling
         self._qkv = joined(module.q_proj, module.k_proj, module.v_proj)
         self._output = projection(module.o_proj.weight, module.o_proj.bias)
+        if module.q_proj.weight.device.type == "cpu":
+            weight = module.q_proj.weight
+            prepare(Shape(weight.dtype, self._heads, self._kv_heads, self._head_dim))
         self._norms = (
             (RmsNorm(module.q_norm), RmsNorm(module.k_norm)) if hasattr(module, "q_norm") else None
         )

@@ -41,6 +41,15 @@ def test_it_is_the_product_with_what_follows_for_any_number_of_rows(
                 close(one.times(rows, after, operand), exact)
 
 
+@pytest.mark.parametrize("dtype", WIDEST)
+def test_more_rows_than_a_cache_holds_meet_the_weight_in_parts(dtype: torch.dtype) -> None:
+    inputs = 2048 if dtype is torch.bfloat16 else 1024  # 128 rows are half a MiB
+    weight, rows = (drawn(n, inputs, seed=n, dtype=dtype) / 32 for n in (24, 300))
+    other = drawn(300, 24, seed=3, dtype=dtype)
+    made = Weight(weight).times(rows, After.PLUS, other)
+    close(made, linear(rows.float(), weight.float()) + other.float())
+
+
 @pytest.mark.skipif(not multiplies(torch.float32, processor()), reason="no AVX on this processor")
 def test_a_processor_with_shorter_registers_gets_code_of_its_own() -> None:
     weight, rows = (drawn(*shape, seed=1, dtype=torch.float32) for shape in ((33, 25), (7, 25)))

@@ -22,6 +22,7 @@ from triptych_worker.kernels.vectors import EXPONENTIAL, narrowed, widened
 _BLOCK: Final = LANES * 4  # bytes of a block that belong to one step along the inputs
 _AHEAD: Final = 4096  # bytes that are asked of memory before they are needed
 _STRANDS: Final = 4  # sums that are under way at least
+_PANEL: Final = 2**19  # bytes of rows that all blocks meet one after another: half of a usual cache
 _ARGUMENTS: Final = (
     "@weight", "@rows", "@out", "@other", "@bias", "steps", "blocks", "fulls", "after",
 )  # fmt: skip
@@ -105,8 +106,22 @@ class Weight:
         width = self._blocks * LANES
         out = torch.empty(count, width, dtype=rows.dtype)
         other = None if other is None else self._padded(other, width)
+        panel = self._panel(rows)
+        for first in range(0, count, panel):
+            part = slice(first, first + panel)
+            self._multiply(rows[part], out[part], after, None if other is None else other[part])
+        return out if width == self.outputs else out[:, : self.outputs].contiguous()
+
+    def _panel(self, rows: torch.Tensor) -> int:
+        """Rows that stay in a core's cache while every block of the weight meets them."""
         at_once = _rows_at_once(self._target)
-        _code(rows.dtype, count % at_once, self._target)(
+        return max(1, _PANEL // (rows.shape[1] * rows.itemsize) // at_once) * at_once
+
+    def _multiply(
+        self, rows: torch.Tensor, out: torch.Tensor, after: After, other: torch.Tensor | None
+    ) -> None:
+        at_once = _rows_at_once(self._target)
+        _code(rows.dtype, len(rows) % at_once, self._target)(
             self._data.data_ptr(),
             rows.data_ptr(),
             out.data_ptr(),
@@ -114,10 +129,9 @@ class Weight:
             0 if self._bias is None else self._bias.data_ptr(),
             self._steps,
             self._blocks,
-            count // at_once,
+            len(rows) // at_once,
             int(after),
         )
-        return out if width == self.outputs else out[:, : self.outputs].contiguous()
 
     def _laid_out(self, weight: torch.Tensor) -> torch.Tensor:
         """[blocks, steps, LANES, inputs of a step]."""

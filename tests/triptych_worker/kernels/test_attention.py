@@ -52,6 +52,10 @@ def test_what_is_not_a_number_stays_so() -> None:
         True,
         *[False] * 15,
     ]
+    kv[1, 0, 3, 0] = 0
+    for broken in (float("nan"), float("inf")):
+        kv[0, 0, 3, 0] = broken
+        assert attend(torch.ones(1, 1, 16), kv, Places([0], [20]), 1.0).isnan().all()
 
 
 def test_heads_that_share_keys_are_taken_together_as_far_as_registers_go() -> None:

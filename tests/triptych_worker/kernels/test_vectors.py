@@ -41,6 +41,10 @@ def test_the_exponential_is_right_to_the_last_bits() -> None:
     assert exponential(0.0)[0] == 1.0
 
 
+def test_what_is_not_a_number_stays_so() -> None:
+    assert [math.isnan(one) for one in exponential(math.nan, 1.0)[:2]] == [True, False]
+
+
 def test_it_ends_where_float32_ends() -> None:
     least, most, *_ = exponential(-1e30, 1e30)
     assert least < 1e-37

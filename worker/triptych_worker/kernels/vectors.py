@@ -35,7 +35,8 @@ def narrowed(element: str, name: str) -> str:
 
 
 def _exponential() -> str:
-    """e^x as 2^n 2^r: n goes into the exponent's bits, 2^r is a short series."""
+    """e^x as 2^n 2^r: n goes into the exponent's bits, 2^r is a short series. NaN stays NaN: an
+    answer that is wrong must be seen to be."""
     lines = ["  %p0 = fadd <16 x float> zeroinitializer, " + constant(_term(_TERMS - 1))]
     for step, term in enumerate(range(_TERMS - 2, -1, -1)):
         lines.append(
@@ -48,16 +49,18 @@ def _exponential() -> str:
     return f"""
 declare <16 x float> @llvm.fma.v16f32(<16 x float>, <16 x float>, <16 x float>)
 declare <16 x float> @llvm.maxnum.v16f32(<16 x float>, <16 x float>)
-declare <16 x float> @llvm.minnum.v16f32(<16 x float>, <16 x float>)
+declare <16 x float> @llvm.maximum.v16f32(<16 x float>, <16 x float>)
+declare <16 x float> @llvm.minimum.v16f32(<16 x float>, <16 x float>)
+declare <16 x i32> @llvm.fptosi.sat.v16i32.v16f32(<16 x float>)
 declare <16 x float> @llvm.roundeven.v16f32(<16 x float>)
 define internal <16 x float> @exponential(<16 x float> %x) alwaysinline {{
-  %above = call <16 x float> @llvm.maxnum.v16f32(<16 x float> %x, <16 x float> {least})
-  %bounded = call <16 x float> @llvm.minnum.v16f32(<16 x float> %above, <16 x float> {most})
+  %above = call <16 x float> @llvm.maximum.v16f32(<16 x float> %x, <16 x float> {least})
+  %bounded = call <16 x float> @llvm.minimum.v16f32(<16 x float> %above, <16 x float> {most})
   %scaled = fmul <16 x float> %bounded, {constant(1 / log(2))}
   %n = call <16 x float> @llvm.roundeven.v16f32(<16 x float> %scaled)
   %r = fsub <16 x float> %scaled, %n
 {series}
-  %whole = fptosi <16 x float> %n to <16 x i32>
+  %whole = call <16 x i32> @llvm.fptosi.sat.v16i32.v16f32(<16 x float> %n)
   %biased = add <16 x i32> %whole, splat (i32 {zero})
   %bits = shl <16 x i32> %biased, splat (i32 {shift})
   %power = bitcast <16 x i32> %bits to <16 x float>

@@ -43,8 +43,22 @@ async def load(
     Raises (in an ExceptionGroup):
         WrongAnswer: an error, or another number of tokens than asked for.
     """
-    bodies = [json.dumps(_body(api, seed, tokens, question)).encode() for seed in seeds]
-    waiting = iter(list(zip(seeds, bodies, strict=True)))
+    return await send(api, bodies(api, seeds, tokens, question), concurrency, tokens)
+
+
+def bodies(
+    api: Api, seeds: Sequence[int], tokens: int, question: str = QUESTION
+) -> list[tuple[int, bytes]]:
+    """Requests with their seeds. A picture takes 50 ms to make, which no clock of a server's should
+    see."""
+    return [(seed, json.dumps(_body(api, seed, tokens, question)).encode()) for seed in seeds]
+
+
+async def send(
+    api: Api, requests: Sequence[tuple[int, bytes]], concurrency: int, tokens: int
+) -> list[Sample]:
+    """As ``load``, with requests that are made already."""
+    waiting = iter(requests)
     samples: list[Sample] = []
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=concurrency),

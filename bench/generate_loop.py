@@ -2,6 +2,7 @@
 request a line and writes one answer a line. Its second argument is the type of the weights.
 
 A request is ``{"seed": int, "tokens": int}``; the answer has the times of ``bench.samples.Sample``.
+``{"prepare": [seed, ...]}`` has those pictures made beforehand, and is answered by ``{}``.
 What is timed is what a server does too: PNG, processor, generation, tokens to text.
 """
 
@@ -13,6 +14,8 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Mapping
+from typing import IO
 
 import torch
 from PIL import Image
@@ -57,6 +60,11 @@ def main() -> None:
     stream = connection.makefile("rw")
     for line in stream:
         request = json.loads(line)
+        if "prepare" in request:
+            for seed in request["prepare"]:
+                png(seed)
+            _write(stream, {})
+            continue
         picture = png(request["seed"])
         began = time.perf_counter()
         image = Image.open(io.BytesIO(picture))
@@ -74,8 +82,12 @@ def main() -> None:
             "tokens": len(streamer.tokens),
             "text": text,
         }
-        stream.write(json.dumps(answer) + "\n")
-        stream.flush()
+        _write(stream, answer)
+
+
+def _write(stream: IO[str], answer: Mapping[str, object]) -> None:
+    stream.write(json.dumps(answer) + "\n")
+    stream.flush()
 
 
 if __name__ == "__main__":

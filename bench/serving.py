@@ -63,8 +63,8 @@ class Plan:
 
 
 def requests_of(cell: Cell) -> int:
-    """Requests of one round: two waves, or four of one request."""
-    return 2 * cell.concurrency if cell.concurrency > 1 else 4
+    """Requests of one round: four waves, or eight of one request."""
+    return 4 * cell.concurrency if cell.concurrency > 1 else 8
 
 
 Results = dict[Cell, dict[str, list[Load]]]

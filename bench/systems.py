@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from cluster.ports import free_port
 
@@ -69,9 +69,10 @@ class Server:
 
     async def load(self, seeds: Sequence[int], concurrency: int, tokens: int) -> Load:
         """See ``System``."""
+        requests = client.bodies(self.api, seeds, tokens)
         cpu = self.child.cpu_seconds()
         began = time.perf_counter()
-        samples = await client.load(self.api, seeds, concurrency, tokens)
+        samples = await client.send(self.api, requests, concurrency, tokens)
         seconds = time.perf_counter() - began
         return Load(tuple(samples), seconds, self.child.cpu_seconds() - cpu)
 
@@ -89,6 +90,7 @@ class GenerateLoop:
     async def load(self, seeds: Sequence[int], concurrency: int, tokens: int) -> Load:
         """See ``System``."""
         del concurrency
+        await self._answer({"prepare": list(seeds)})
         cpu = self.child.cpu_seconds()
         began = time.perf_counter()
         samples = [await self._ask(seed, tokens) for seed in seeds]
@@ -96,15 +98,19 @@ class GenerateLoop:
         return Load(tuple(samples), seconds, self.child.cpu_seconds() - cpu)
 
     async def _ask(self, seed: int, tokens: int) -> Sample:
-        self.writer.write(json.dumps({"seed": seed, "tokens": tokens}).encode() + b"\n")
+        sample = Sample(**await self._answer({"seed": seed, "tokens": tokens}))
+        if sample.tokens != tokens:
+            raise client.WrongAnswer(f"generate() made {sample.tokens} tokens, not {tokens}")
+        return sample
+
+    async def _answer(self, request: Mapping[str, object]) -> dict[str, Any]:
+        self.writer.write(json.dumps(request).encode() + b"\n")
         await self.writer.drain()
         line = await asyncio.wait_for(self.reader.readline(), client.REQUEST_SECONDS)
         if not line:
             raise DidNotStart(f"generate() ended; its log ends:\n{self.child.tail()}")
-        sample = Sample(**json.loads(line))
-        if sample.tokens != tokens:
-            raise client.WrongAnswer(f"generate() made {sample.tokens} tokens, not {tokens}")
-        return sample
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
 
 def peers_root() -> Path:

@@ -2,18 +2,20 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 from triptych_worker.kernels.attention import Places, Shape, attend, attends
+from triptych_worker.kernels.machine import Processor
 
 pytestmark = [
     pytest.mark.torch,
     pytest.mark.skipif(not attends(torch.float32, 16), reason="a processor without AVX-512"),
 ]
 
+SERVED = [one for one in (torch.float32, torch.bfloat16) if attends(one, 16)]
 STARTS, LENGTHS = [0, 10, 100, 300, 420], [1, 16, 17, 111, 180]
 HEADS = [(12, 4, 64), (6, 2, 16), (28, 4, 128), (8, 8, 32), (5, 1, 48), (16, 8, 128)]
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", SERVED)
 @pytest.mark.parametrize(("heads", "kv_heads", "size"), HEADS)
 def test_each_token_sees_its_own_range_and_nothing_else(
     *, heads: int, kv_heads: int, size: int, dtype: torch.dtype, threads: int, torch_threads: None
@@ -56,6 +58,12 @@ def test_what_is_not_a_number_stays_so() -> None:
     for broken in (float("nan"), float("inf")):
         kv[0, 0, 3, 0] = broken
         assert attend(torch.ones(1, 1, 16), kv, Places([0], [20]), 1.0).isnan().all()
+
+
+def test_a_processor_that_cannot_round_to_bfloat16_gets_no_code_for_it() -> None:
+    older = Processor("skylake-avx512", "+avx2,+avx512f")
+    assert attends(torch.float32, 64, older)
+    assert not attends(torch.bfloat16, 64, older)
 
 
 def test_heads_that_share_keys_are_taken_together_as_far_as_registers_go() -> None:

@@ -26,6 +26,13 @@ def test_as_many_threads_share_as_in_pytorchs_operations(threads: int, torch_thr
     assert list(out) == [10 * threads] * threads + [0] * (4 - threads)
 
 
+def test_code_that_is_run_alone_wakes_no_other_thread(torch_threads: None) -> None:
+    code, out = ranks(), (ctypes.c_int64 * 4)()
+    torch.set_num_threads(2)
+    code(ctypes.addressof(out), 10, alone=True)
+    assert list(out) == [10, 0, 0, 0]
+
+
 def test_text_that_is_not_llvms_is_refused() -> None:
     with pytest.raises(RuntimeError, match="parsing error"):
         Code("define nothing", processor())

@@ -9,33 +9,34 @@ from triptych_worker.language.pool import KvPool
 
 pytestmark = pytest.mark.torch
 
-LAYERS, HEADS, KV_HEADS, SIZE = 2, 6, 2, 8
-SCALING = SIZE**-0.5
+LAYERS, HEADS, KV_HEADS = 2, 6, 2
+SIZES = [6, 8, 16]  # by PyTorch, by the kernel of many tokens, and by that of single ones too
 
 
 def plain(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     """[L, heads * D] of one whole sequence; query is [heads, L, D], keys and values of KV heads."""
     key, value = (each.repeat_interleave(HEADS // KV_HEADS, dim=0) for each in (key, value))
-    output = scaled_dot_product_attention(query, key, value, is_causal=True, scale=SCALING)
+    output = scaled_dot_product_attention(query, key, value, is_causal=True)
     return output.transpose(0, 1).flatten(1)
 
 
+@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(
     "chunks",
     [[[9]], [[1]], [[4, 5]], [[3, 1, 5]], [[6, 1, 1], [1, 4, 3], [2, 2, 4], [7, 1]]],
     ids=["at once", "one token", "two chunks", "a token between", "four sequences"],
 )
 def test_chunks_of_packed_sequences_attend_like_each_sequence_alone(
-    chunks: list[list[int]],
+    chunks: list[list[int]], size: int
 ) -> None:
     generator = torch.Generator().manual_seed(3)
     lengths = [sum(parts) for parts in chunks]
 
     def draw(heads: int) -> list[torch.Tensor]:
-        return [torch.randn(heads, n, SIZE, generator=generator) for n in lengths]
+        return [torch.randn(heads, n, size, generator=generator) for n in lengths]
 
     queries, keys, values = draw(HEADS), draw(KV_HEADS), draw(KV_HEADS)
-    pool = KvPool(KvLayout(LAYERS, KV_HEADS, SIZE, torch.float32), 100, torch.device("cpu"))
+    pool = KvPool(KvLayout(LAYERS, KV_HEADS, size, torch.float32), 100, torch.device("cpu"))
     pool.tensor.fill_(float("nan"))  # whoever reads beyond a sequence shows it
     starts = [7 + sum(lengths[:index]) for index in range(len(lengths))]
     outputs: list[list[torch.Tensor]] = [[] for _ in chunks]
@@ -52,7 +53,7 @@ def test_chunks_of_packed_sequences_attend_like_each_sequence_alone(
         ]
         plan = AttentionPlan(segments, pool)
         plan.write(1, torch.cat(packed[1:], dim=1))
-        rows = plan.attend(1, packed[0], SCALING).split([each.length for each in segments])
+        rows = plan.attend(1, packed[0], size**-0.5).split([each.length for each in segments])
         for index, row, segment in zip(taking, rows, segments, strict=True):
             outputs[index].append(row)
             past[index] += segment.length

@@ -4,6 +4,7 @@ test_model.py."""
 import pytest
 import torch
 from transformers.models.llama.modeling_llama import LlamaRMSNorm, apply_rotary_pos_emb
+from triptych_worker.language import layers
 from triptych_worker.language.layers import RmsNorm, Rotation
 
 pytestmark = pytest.mark.torch
@@ -20,16 +21,29 @@ def test_a_norm_is_that_of_the_module(dtype: torch.dtype, shape: tuple[int, ...]
         torch.testing.assert_close(RmsNorm(module)(rows), module(rows))
 
 
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("leading", [(1,), (1, 1)])
-def test_a_rotation_turns_heads_as_the_module_does(leading: tuple[int, ...]) -> None:
+def test_a_rotation_turns_heads_as_the_module_does(
+    *,
+    leading: tuple[int, ...],
+    dtype: torch.dtype,
+    compiled: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if not compiled:
+        monkeypatch.setattr(layers, "turns", lambda *_: False)
     generator = torch.Generator().manual_seed(2)
     angles = torch.rand(*leading, 6, 8, generator=generator)
     angles = torch.cat((angles, angles), -1)
-    cosine, sine = angles.cos(), angles.sin()
-    heads = torch.randn(6, 3, 16, generator=generator)
-    expected, _ = apply_rotary_pos_emb(
-        heads.transpose(0, 1)[None], heads.transpose(0, 1)[None], cosine[:1].view(1, 6, 16),
-        sine[:1].view(1, 6, 16),
-    )  # fmt: skip
+    cosine, sine = angles.cos().to(dtype), angles.sin().to(dtype)
+    rows = torch.randn(6, 5, 16, generator=generator).to(dtype)
+    heads, beside = rows[:, :3], rows[:, 3:].clone()
+    one = heads.transpose(0, 1)[None].float()
+    angle = [part.view(1, 6, 16).float() for part in (cosine, sine)]
+    expected, _ = apply_rotary_pos_emb(one, one, *angle)
     Rotation.of(cosine, sine).apply(heads)
-    torch.testing.assert_close(heads, expected[0].transpose(0, 1))
+    # PyTorch rounds each of two products to the type, our kernel only their sum.
+    step = 1e-6 if dtype is torch.float32 else 2.0**-7
+    torch.testing.assert_close(heads.float(), expected[0].transpose(0, 1), rtol=step, atol=step)
+    assert torch.equal(rows[:, 3:], beside)

@@ -1,2 +1,2 @@
 """Operations of a model that PyTorch's kernels leave slow on a CPU, compiled by LLVM when a worker
-starts: products of few rows with a weight, and attention of one token over many."""
+starts: products with a weight, attention, rotation by positions, and norms of rows."""

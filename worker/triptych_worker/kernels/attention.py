@@ -14,8 +14,8 @@ from typing import Final
 
 import torch
 
-from triptych_worker.kernels.machine import LANES, Code, Text, processor
-from triptych_worker.kernels.vectors import EXPONENTIAL, constant, narrowed, widened
+from triptych_worker.kernels.machine import LANES, Code, Processor, Text, processor
+from triptych_worker.kernels.vectors import EXPONENTIAL, constant, narrowed, serves, widened
 
 _ELEMENTS: Final = {torch.float32: "float", torch.bfloat16: "bfloat"}
 _REGISTERS: Final = 16  # for queries, or what becomes of them; as many are left for the rest
@@ -55,9 +55,9 @@ class Shape:
         return self.heads // self.group
 
 
-def attends(dtype: torch.dtype, size: int) -> bool:
-    """Whether there is code for heads of ``size`` on this processor."""
-    return dtype in _ELEMENTS and processor().has("avx512f") and size % LANES == 0
+def attends(dtype: torch.dtype, size: int, target: Processor | None = None) -> bool:
+    """Whether there is code for heads of ``size`` on ``target``; None is this machine."""
+    return serves(dtype, target) and size % LANES == 0
 
 
 class Places:
@@ -284,9 +284,9 @@ def _soften(text: Text, label: str, row: str) -> str:
         text, f"{label}m", previous, "%whole", step=LANES, sums={highest: constant(_UNSEEN)}
     )
     scores = text.value(f"load <16 x float>, ptr {text.at(row, 'float', index)}, align 4")
+    above = text.value(f"fcmp ogt <16 x float> {scores}, {highest}")  # not if NaN
     text.add(
-        f"  {highest}n = call <16 x float> @llvm.maxnum.v16f32(<16 x float> {highest},"
-        f" <16 x float> {scores})"
+        f"  {highest}n = select <16 x i1> {above}, <16 x float> {scores}, <16 x float> {highest}"
     )
     _loop_end(text, f"{label}m")
     one = text.value(f"call float @llvm.vector.reduce.fmax.v16f32(<16 x float> {highest}n)")

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
@@ -41,7 +43,13 @@ class Processor:
 
     def has(self, feature: str) -> bool:
         """Whether it has ``feature``."""
-        return f"+{feature}" in self.features.split(",")
+        return f"+{feature}" in _apart(self.features)
+
+
+@cache
+def _apart(features: str) -> frozenset[str]:
+    """Once: they are more than a hundred, and asked about at every call of a kernel."""
+    return frozenset(features.split(","))
 
 
 @cache
@@ -78,10 +86,11 @@ class Code:
         entry = self._engine.get_function_address(_ENTRY)
         self._entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(entry)
 
-    def __call__(self, *arguments: int) -> None:
-        """Runs it, shared by as many threads as PyTorch shares an operation of this thread by."""
+    def __call__(self, *arguments: int, alone: bool = False) -> None:
+        """Runs it, shared by as many threads as PyTorch shares an operation of this thread by, or
+        by this one ``alone``: to wake the others takes longer than a little work does."""
         values = (ctypes.c_int64 * len(arguments))(*arguments)
-        openmp = _openmp()
+        openmp = None if alone else _openmp()
         if openmp is None or torch.get_num_threads() == 1:
             self._entry(ctypes.addressof(values), 0, 1)
         else:
@@ -108,6 +117,47 @@ class Text:
     def at(self, pointer: str, kind: str, index: str) -> str:
         """The address of element ``index`` of ``kind`` from ``pointer`` on."""
         return self.value(f"getelementptr {kind}, ptr {pointer}, i64 {index}")
+
+    @contextmanager
+    def loop(
+        self,
+        label: str,
+        first: str,
+        bound: str,
+        step: int = 1,
+        sums: Mapping[str, str] | None = None,
+    ) -> Iterator[str]:
+        """Lines added inside run for each index from ``first`` below ``bound``; it gives the index.
+
+        Args:
+            label: of its blocks; no other loop has it.
+            first: index.
+            bound: of the index.
+            step: what the index grows by.
+            sums: vectors of 16 float32 that are carried on, and what they begin with: inside,
+                what is called as one of them, n, becomes its next value.
+        """
+        index = f"%{label}"
+        self.add(f"  br label {index}.first", f"{label}.first:", f"  br label {index}.test")
+        self.add(f"{label}.test:")
+        self.add(f"  {index} = phi i64 [{first}, {index}.first], [{index}.next, {index}.again]")
+        for name, begin in (sums or {}).items():
+            self.add(
+                f"  {name} = phi <16 x float> [{begin}, {index}.first], [{name}n, {index}.again]"
+            )
+        self.add(
+            f"  {index}.more = icmp slt i64 {index}, {bound}",
+            f"  br i1 {index}.more, label {index}.body, label {index}.done",
+            f"{label}.body:",
+        )
+        yield index
+        self.add(
+            f"  br label {index}.again",
+            f"{label}.again:",
+            f"  {index}.next = add i64 {index}, {step}",
+            f"  br label {index}.test",
+            f"{label}.done:",
+        )
 
     def arguments(self, names: tuple[str, ...]) -> None:
         """Names the integers that ``@entry`` was given; those that begin with @ are addresses."""

@@ -8,7 +8,6 @@ rows this goes as fast as memory gives the weight, with many as fast as the proc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from typing import Final
@@ -17,7 +16,7 @@ import torch
 from torch.nn.functional import pad
 
 from triptych_worker.kernels.machine import LANES, Code, Processor, Text, processor
-from triptych_worker.kernels.vectors import EXPONENTIAL, narrowed, widened
+from triptych_worker.kernels.vectors import EXPONENTIAL, KINDS, PAIRS, Kind, narrowed, widened
 
 _BLOCK: Final = LANES * 4  # bytes of a block that belong to one step along the inputs
 _AHEAD: Final = 4096  # bytes that are asked of memory before they are needed
@@ -35,17 +34,6 @@ class After(IntEnum):
     SILU = 1
     TIMES = 2
     PLUS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """How a type is multiplied: ``inputs`` that one instruction takes, and LLVM's name of it."""
-
-    inputs: int
-    element: str
-
-
-_KINDS: Final = {torch.float32: _Kind(1, "float"), torch.bfloat16: _Kind(2, "bfloat")}
 
 
 def multiplies(dtype: torch.dtype, target: Processor | None = None) -> bool:
@@ -73,7 +61,7 @@ class Weight:
             raise ValueError(f"no products of {weight.dtype} on this processor")
         if bias is not None and (bias.shape, bias.dtype) != (weight.shape[:1], weight.dtype):
             raise ValueError(f"a bias {tuple(bias.shape)} of {bias.dtype} is not the weight's")
-        self._kind = _KINDS[weight.dtype]
+        self._kind = KINDS[weight.dtype]
         self._target = target or processor()
         self.outputs, self.inputs = weight.shape
         self._blocks = _up(self.outputs, LANES) // LANES
@@ -172,12 +160,11 @@ def _code(dtype: torch.dtype, rest: int, target: Processor) -> Code:
 
 def program(dtype: torch.dtype, rest: int, at_once: int) -> str:
     """For numbers of rows that leave ``rest`` when they are taken ``at_once``, LLVM's language."""
-    kind = _KINDS[dtype]
+    kind = KINDS[dtype]
     text = Text()
     text.add(
         "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
-        "declare <16 x float> @llvm.x86.avx512bf16.dpbf16ps.512"
-        "(<16 x float>, <32 x bfloat>, <32 x bfloat>)",
+        PAIRS,
         EXPONENTIAL,
         _finish(kind),
         "define void @entry(ptr %arguments, i64 %rank, i64 %size) {",
@@ -229,7 +216,7 @@ def program(dtype: torch.dtype, rest: int, at_once: int) -> str:
     return str(text)
 
 
-def _tile(text: Text, kind: _Kind, label: str, count: int, first: str) -> None:
+def _tile(text: Text, kind: Kind, label: str, count: int, first: str) -> None:
     """One block of the weight with ``count`` rows from row ``first`` on; begins as ``label``."""
     # The sums of one row wait for each other: with few rows, several steps of each are under way.
     strands = max(1, _STRANDS // count)
@@ -262,30 +249,23 @@ def _tile(text: Text, kind: _Kind, label: str, count: int, first: str) -> None:
         )
 
 
-def _step(text: Text, kind: _Kind, step: str, sums: list[str], inputs: list[str]) -> None:
+def _step(text: Text, kind: Kind, step: str, sums: list[str], inputs: list[str]) -> None:
     """Adds to ``sums`` what the inputs of one step give; the new ones are called as the old, n."""
     place = text.at("%data", "i8", text.value(f"mul i64 {step}, {_BLOCK}"))
     ahead = text.at(place, "i8", str(_AHEAD))
     text.add(f"  call void @llvm.prefetch.p0(ptr {ahead}, i32 0, i32 3, i32 1)")
-    vector = f"<{LANES * kind.inputs} x {kind.element}>"
-    weight = text.value(f"load {vector}, ptr {place}, align 64")
+    weight = text.value(f"load {kind.vector}, ptr {place}, align 64")
     for total, row in zip(sums, inputs, strict=True):
         number = text.value(f"load i32, ptr {text.at(row, 'i32', step)}")
         one = text.value(f"insertelement <16 x i32> poison, i32 {number}, i32 0")
         spread = text.value(
             f"shufflevector <16 x i32> {one}, <16 x i32> poison, <16 x i32> zeroinitializer"
         )
-        spread = text.value(f"bitcast <16 x i32> {spread} to {vector}")
-        if kind.inputs == 1:
-            operands = f"{vector} {weight}, {vector} {spread}, <16 x float> {total}"
-            call = f"@llvm.fma.v16f32({operands})"
-        else:
-            operands = f"<16 x float> {total}, {vector} {weight}, {vector} {spread}"
-            call = f"@llvm.x86.avx512bf16.dpbf16ps.512({operands})"
-        text.add(f"  {total}n = call <16 x float> {call}")
+        spread = text.value(f"bitcast <16 x i32> {spread} to {kind.vector}")
+        text.add(f"  {total}n = {kind.added(total, weight, spread)}")
 
 
-def _finish(kind: _Kind) -> str:
+def _finish(kind: Kind) -> str:
     """The end of 16 sums: bias, what follows, and their place."""
     vector = f"<16 x {kind.element}>"
 

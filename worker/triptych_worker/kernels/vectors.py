@@ -3,14 +3,60 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 from math import factorial, log
 from typing import Final
+
+import torch
+
+from triptych_worker.kernels.machine import Processor, processor
 
 # Of the series of 2^x between -1/2 and 1/2: the first that is left out is 2e-7 of the sum.
 _TERMS: Final = 7
 # exp of less is no normal float32.
 _LEAST: Final = -87.0
 _EXPONENT_BITS: Final = (127, 23)  # what stands for 2^0, and how far to the left
+
+
+# Adds to 16 sums the products of 16 pairs of bfloat16 each.
+PAIRS: Final = (
+    "declare <16 x float> @llvm.x86.avx512bf16.dpbf16ps.512"
+    "(<16 x float>, <32 x bfloat>, <32 x bfloat>)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How a type is multiplied: ``inputs`` that one instruction takes, and LLVM's name of it."""
+
+    inputs: int
+    element: str
+
+    @property
+    def vector(self) -> str:
+        """What an instruction takes: 16 sums' next inputs."""
+        return f"<{16 * self.inputs} x {self.element}>"
+
+    def added(self, total: str, left: str, right: str) -> str:
+        """The instruction that adds products of two ``vector`` to 16 sums in float32."""
+        if self.inputs == 1:
+            operands = f"<16 x float> {left}, <16 x float> {right}, <16 x float> {total}"
+            return f"call <16 x float> @llvm.fma.v16f32({operands})"
+        operands = f"<16 x float> {total}, {self.vector} {left}, {self.vector} {right}"
+        return f"call <16 x float> @llvm.x86.avx512bf16.dpbf16ps.512({operands})"
+
+
+KINDS: Final = {torch.float32: Kind(1, "float"), torch.bfloat16: Kind(2, "bfloat")}
+
+
+# Without the instructions that round to bfloat16 LLVM calls functions that are not there.
+_FEATURES: Final = {torch.float32: "avx512f", torch.bfloat16: "avx512bf16"}
+
+
+def serves(dtype: torch.dtype, target: Processor | None = None) -> bool:
+    """Whether ``target`` works on 16 numbers of this type at a time; None is this machine."""
+    feature = _FEATURES.get(dtype)
+    return feature is not None and (target or processor()).has(feature)
 
 
 def constant(value: float) -> str:
@@ -46,23 +92,23 @@ def _exponential() -> str:
     zero, shift = _EXPONENT_BITS
     series = "\n".join(lines)
     least, most = constant(_LEAST), constant(-_LEAST)
+    # Comparisons with NaN are false, so it passes both bounds. A sum of this size has no bits below
+    # 1, so n stands in its last ones, with what stands for 2^0 added.
+    whole = constant(1.5 * 2**shift + zero)
     return f"""
 declare <16 x float> @llvm.fma.v16f32(<16 x float>, <16 x float>, <16 x float>)
-declare <16 x float> @llvm.maxnum.v16f32(<16 x float>, <16 x float>)
-declare <16 x float> @llvm.maximum.v16f32(<16 x float>, <16 x float>)
-declare <16 x float> @llvm.minimum.v16f32(<16 x float>, <16 x float>)
-declare <16 x i32> @llvm.fptosi.sat.v16i32.v16f32(<16 x float>)
-declare <16 x float> @llvm.roundeven.v16f32(<16 x float>)
 define internal <16 x float> @exponential(<16 x float> %x) alwaysinline {{
-  %above = call <16 x float> @llvm.maximum.v16f32(<16 x float> %x, <16 x float> {least})
-  %bounded = call <16 x float> @llvm.minimum.v16f32(<16 x float> %above, <16 x float> {most})
+  %low = fcmp ogt <16 x float> {least}, %x
+  %above = select <16 x i1> %low, <16 x float> {least}, <16 x float> %x
+  %high = fcmp olt <16 x float> {most}, %above
+  %bounded = select <16 x i1> %high, <16 x float> {most}, <16 x float> %above
   %scaled = fmul <16 x float> %bounded, {constant(1 / log(2))}
-  %n = call <16 x float> @llvm.roundeven.v16f32(<16 x float> %scaled)
+  %sum = fadd <16 x float> %scaled, {whole}
+  %n = fsub <16 x float> %sum, {whole}
   %r = fsub <16 x float> %scaled, %n
 {series}
-  %whole = call <16 x i32> @llvm.fptosi.sat.v16i32.v16f32(<16 x float> %n)
-  %biased = add <16 x i32> %whole, splat (i32 {zero})
-  %bits = shl <16 x i32> %biased, splat (i32 {shift})
+  %last = bitcast <16 x float> %sum to <16 x i32>
+  %bits = shl <16 x i32> %last, splat (i32 {shift})
   %power = bitcast <16 x i32> %bits to <16 x float>
   %result = fmul <16 x float> %p{_TERMS - 1}, %power
   ret <16 x float> %result

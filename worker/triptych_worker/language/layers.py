@@ -14,6 +14,10 @@ from typing import Any
 import torch
 
 from triptych_worker.kernels.attention import Shape, prepare
+from triptych_worker.kernels.flash import prepare as prepare_flash
+from triptych_worker.kernels.norm import prepare as prepare_norm
+from triptych_worker.kernels.rotation import prepare as prepare_rotation
+from triptych_worker.kernels.rotation import turn, turns
 from triptych_worker.language.attention import AttentionPlan
 from triptych_worker.language.linear import joined, projection
 from triptych_worker.norms import rms_norm
@@ -21,20 +25,34 @@ from triptych_worker.norms import rms_norm
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """Of one batch: cosine [T, 1, D], and sine with the sign of the half that it is added to."""
+    """Of one batch, laid out once for all its layers.
+
+    Args:
+        cosine: [T, D] of float32 for our kernel, [T, 1, D] of the heads' type for PyTorch.
+        sine: likewise; for PyTorch with the sign of the half that it is added to.
+        compiled: whether it is for our kernel.
+    """
 
     cosine: torch.Tensor
     sine: torch.Tensor
+    compiled: bool
 
     @staticmethod
     def of(cosine: torch.Tensor, sine: torch.Tensor) -> Rotation:
         """From [..., T, D] each, whose halves are equal and whose other dimensions are 1."""
+        cosine, sine = cosine.flatten(0, -2), sine.flatten(0, -2)
+        if cosine.device.type == "cpu" and turns(cosine.dtype, cosine.shape[-1]):
+            exact = cosine.float().contiguous(), sine.float().contiguous()
+            return Rotation(exact[0], exact[1], compiled=True)
         first, second = sine.chunk(2, dim=-1)
         signed = torch.cat((-first, second), -1)
-        return Rotation(cosine.flatten(0, -2).unsqueeze(1), signed.flatten(0, -2).unsqueeze(1))
+        return Rotation(cosine.unsqueeze(1), signed.unsqueeze(1), compiled=False)
 
     def apply(self, heads: torch.Tensor) -> None:
         """Turns ``heads`` [T, n, D] in place."""
+        if self.compiled:
+            turn(heads, self.cosine, self.sine)
+            return
         swapped = heads.roll(heads.shape[-1] // 2, -1)
         heads.mul_(self.cosine).addcmul_(swapped, self.sine)
 
@@ -62,6 +80,8 @@ class RmsNorm:
     def __init__(self, module: Any) -> None:
         self._weight: torch.Tensor = module.weight
         self._epsilon: float = module.variance_epsilon
+        if self._weight.device.type == "cpu":
+            prepare_norm(self._weight.dtype)
 
     def __call__(self, rows: torch.Tensor) -> torch.Tensor:
         """[..., width] -> [..., width]."""
@@ -82,6 +102,8 @@ class Attention:
         if module.q_proj.weight.device.type == "cpu":
             weight = module.q_proj.weight
             prepare(Shape(weight.dtype, self._heads, self._kv_heads, self._head_dim))
+            prepare_rotation(weight.dtype, self._head_dim)
+            prepare_flash(weight.dtype, self._head_dim)
         self._norms = (
             (RmsNorm(module.q_norm), RmsNorm(module.k_norm)) if hasattr(module, "q_norm") else None
         )

@@ -2,23 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from triptych_worker.vision.segments import Run
+from triptych_worker.kernels import flash, rotation
+from triptych_worker.kernels.flash import Span, Spans
+from triptych_worker.vision.segments import Run, runs
+
+
+class Within:
+    """Packed rows that attend to each other inside segments.
+
+    Args:
+        lengths: of the segments, which lie side by side from row 0 on.
+    """
+
+    def __init__(self, lengths: Iterable[int]) -> None:
+        self.runs = runs(lengths)
+
+    @cached_property
+    def spans(self) -> Spans:
+        """For the kernel of our own."""
+        segments = (
+            Span(start, run.length, start, run.length)
+            for run in self.runs
+            for start in range(run.start, run.stop, run.length)
+        )
+        return Spans(segments, causal=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Segments:
     """What attends to what in one packed batch."""
 
-    frames: tuple[Run, ...]
-    windows: tuple[Run, ...]
+    frames: Within
+    windows: Within
 
 
 def specialise(module: Any, full_blocks: AbstractSet[int]) -> None:
@@ -44,7 +69,8 @@ def as_linear(convolution: nn.Conv3d) -> nn.Linear:
 
 
 class SegmentAttention(nn.Module):
-    """Attention inside the segments of packed rows, one batched call per run of equal ones.
+    """Attention inside the segments of packed rows: in one call by our own kernel, or one batched
+    call per run of equal ones.
 
     Args:
         attention: the layer to stand for; its projections are used.
@@ -58,6 +84,13 @@ class SegmentAttention(nn.Module):
         self._heads: int = attention.num_heads
         self._scale: float = attention.scaling
         self._windowed = windowed
+        weight = attention.qkv.weight
+        kind, size = weight.dtype, weight.shape[1] // self._heads
+        on_cpu: bool = weight.device.type == "cpu"
+        self._flash = on_cpu and flash.attends(kind, size)
+        if on_cpu:
+            rotation.prepare(kind, size)
+            flash.prepare(kind, size)
 
     def forward(
         self,
@@ -70,9 +103,13 @@ class SegmentAttention(nn.Module):
         total, hidden = hidden_states.shape
         qkv = self.qkv(hidden_states).view(total, 3, self._heads, hidden // self._heads)
         rotate(qkv[:, :2], *position_embeddings)
-        runs = segments.windows if self._windowed else segments.frames
-        parts = [self._attend(qkv[run.start : run.stop], run) for run in runs]
-        attended = parts[0] if len(parts) == 1 else torch.cat(parts)
+        within = segments.windows if self._windowed else segments.frames
+        if self._flash:
+            query, key, value = qkv.unbind(1)
+            attended = flash.attend(query, key, value, within.spans, self._scale)
+        else:
+            parts = [self._attend(qkv[run.start : run.stop], run) for run in within.runs]
+            attended = torch.cat(parts)
         projected: torch.Tensor = self.proj(attended)
         return projected
 
@@ -91,6 +128,11 @@ def rotate(pairs: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> Non
         pairs: [rows, 2, heads, head].
         cosine: [rows, head], whose halves are equal; so is ``sine``.
     """
+    rows, _, heads, head = pairs.shape
+    if pairs.device.type == "cpu" and rotation.turns(pairs.dtype, head):
+        angles = [angle.float().contiguous() for angle in (cosine, sine)]  # mostly as they are
+        rotation.turn(pairs.view(rows, 2 * heads, head), *angles)
+        return
     first, second = sine.float().chunk(2, dim=-1)
     signed = torch.cat((-first, second), dim=-1)[:, None, None]
     turned = pairs.float()  # itself, if it is of that type

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from transformers.activations import SiLUActivation
 
+from triptych_worker.kernels import norm as kernels
 from triptych_worker.kernels.product import After, Weight
 from triptych_worker.norms import rms_norm
 
@@ -71,6 +72,7 @@ class FusedRmsNorm(nn.Module):
         super().__init__()
         self.weight = norm.weight
         self._epsilon: float = norm.variance_epsilon
+        kernels.prepare(self.weight.dtype)
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         """[..., hidden] -> [..., hidden]."""

@@ -13,8 +13,8 @@ from triptych_contract.errors import InvalidRequest
 
 from triptych_worker.domain import EncodeInput
 from triptych_worker.vision import inputs
-from triptych_worker.vision.layers import Segments, specialise
-from triptych_worker.vision.segments import chunks, runs, windows
+from triptych_worker.vision.layers import Segments, Within, specialise
+from triptych_worker.vision.segments import chunks, windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +151,8 @@ def width(config: Any) -> int:
 
 def _segments(layouts: Sequence[Layout]) -> Segments:
     return Segments(
-        frames=runs(length for layout in layouts for length in layout.frame_lengths),
-        windows=runs(length for layout in layouts for length in layout.window_lengths),
+        frames=Within(length for layout in layouts for length in layout.frame_lengths),
+        windows=Within(length for layout in layouts for length in layout.window_lengths),
     )
 
 

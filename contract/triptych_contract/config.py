@@ -134,6 +134,9 @@ class WorkerConfig(Config):
     revisions: Revisions = Revisions()
     drain_seconds: float = Field(default=60.0, ge=0)
     threads: int = Field(default=0, ge=0)  # torch intra-op threads; 0: torch's default
+    # Least from one step of answers to the next where other processes have the cores; 0: none, and
+    # not written, so that what pods read, who never have one, is as before.
+    pace_seconds: float = Field(default=0.0, ge=0, le=1, exclude_if=lambda seconds: seconds == 0)
 
 
 class Endpoints(Config):

@@ -32,6 +32,8 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
         ('{"model": {"source": "builtin://shapes"}, "drain_second": 3}', "drain_second"),
         ('{"model": {"source": "builtin://shapes", "dtype": "float8"}}', r"model\.dtype"),
         ('{"model": {"source": "x"}, "language": {"kv_tokens": 0}}', r"language\.kv_tokens"),
+        ('{"model": {"source": "x"}, "pace_seconds": -0.05}', "pace_seconds"),
+        ('{"model": {"source": "x"}, "pace_seconds": 50}', "pace_seconds"),
         ("{}", "model: Field required"),
         ("{", "top level: Invalid JSON"),
     ],

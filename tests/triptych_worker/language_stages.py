@@ -101,6 +101,7 @@ async def language_stages(
     own_fingerprint: str = FINGERPRINT,
     change: Callable[[LanguageModel], None] = lambda model: None,
     make_cores: Callable[[], Cores] = Cores,
+    pace_seconds: float = 0.0,
 ) -> AsyncIterator[Stages]:
     """Stages on the tiny model in ``folder``; at the end nothing may be left anywhere."""
     model = LanguageModel(open_folder(folder, Part.LANGUAGE), torch.float32, torch.device("cpu"))
@@ -109,7 +110,15 @@ async def language_stages(
     pool = KvPool(model.layout, kv_tokens, model.device)
     tensors, observed = MemoryTensors(), Observed()
     cores = make_cores()
-    engine = Engine(model, Vocabulary.load(folder), pool, limits, observed, cores=cores)
+    engine = Engine(
+        model,
+        Vocabulary.load(folder),
+        pool,
+        limits,
+        observed,
+        cores=cores,
+        pace_seconds=pace_seconds,
+    )
     engine.start()
     cache = EmbeddingCache(cache_bytes)
     reader = EmbeddingReader(tensors, cache, "worker", model.row_width)

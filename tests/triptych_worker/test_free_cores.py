@@ -57,3 +57,14 @@ def test_it_looks_again_after_a_window_and_keeps_all_where_nothing_is_told(
     assert free.count() == 1, "as before"
     assert FreeCores(3, lambda: None).count() == 3
     assert FreeCores(1, lambda: pytest.fail("one is always counted on")).count() == 1
+
+
+def test_what_is_forgotten_is_counted_on_until_the_next_window_is_over(clock: list[float]) -> None:
+    told = [Reading(100.0, 0.0, 0.0), Reading(107.0, 0.1, 0.0), Reading(107.3, 0.4, 0.0)]
+    free = FreeCores(2, lambda: told.pop(0))
+    clock[0] = 107.0
+    free.forget()
+    assert free.count() == 2, "others had the cores for seven seconds, but what of now"
+    clock[0] = 107.3
+    assert free.count() == 1
+    assert told == []

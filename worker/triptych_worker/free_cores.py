@@ -44,9 +44,16 @@ class FreeCores:
     """
 
     def __init__(self, most: int, reading: Callable[[], Reading | None] = read) -> None:
-        self._most = self._count = most
+        self.most = self._count = most
         self._reading = reading
         self._before = reading() if most > 1 else None
+
+    def forget(self) -> None:
+        """Counts on all until the next window is over: what was used while this process had nothing
+        to do tells nothing of now."""
+        self._count = self.most
+        if self._before is not None:
+            self._before = self._reading()
 
     def count(self) -> int:
         """Cores of the last window, at least 1."""
@@ -54,7 +61,7 @@ class FreeCores:
             return self._count
         now = self._reading()
         if now is not None:
-            self._count = between(self._before, now, self._most)
+            self._count = between(self._before, now, self.most)
         self._before = now
         return self._count
 

@@ -22,6 +22,9 @@ DRAIN_ORDER: Final[tuple[tuple[Tier, ...], ...]] = (
 # Decode gives way where cores are short: a step reads every weight, whether for one answer or for
 # eight, so steps that wait for pictures and prompts are made up for by larger batches.
 NICENESS: Final = {Tier.DECODE: 10}
+# And its steps begin no closer than this, in seconds, while cores are short: of two answers each,
+# as they would follow at once, they would take what pictures and prompts need.
+PACE_SECONDS: Final = {Tier.DECODE: 0.05}
 LONGEST_RESTART_DELAY: Final = 30.0  # seconds
 STEADY_SECONDS: Final = 60.0  # a process that ran this long begins again with the shortest delay
 

@@ -19,6 +19,7 @@ from triptych_operator.local.events import Event, Happening, Report
 from triptych_operator.local.plan import (
     DRAIN_ORDER,
     NICENESS,
+    PACE_SECONDS,
     LocalPlan,
     PlannedProcess,
     deaths_in_a_row,
@@ -173,7 +174,8 @@ class Supervisor:
             http_port=0,
         )
         threads = self._plan.threads
-        return worker_config(self._service, planned.tier, listen=listen, threads=threads)
+        config = worker_config(self._service, planned.tier, listen=listen, threads=threads)
+        return config.model_copy(update={"pace_seconds": PACE_SECONDS.get(planned.tier, 0.0)})
 
     def _endpoints(self) -> dict[Tier, Endpoints]:
         addresses: dict[Tier, list[str]] = {}

@@ -134,6 +134,8 @@ async def test_decode_gives_way_to_the_others_where_cores_are_short(tmp_path: Pa
         for name, niceness in expected.items():
             log = (tmp_path / f"{name}.log").read_text()
             assert f"niceness {niceness}\n" in log, name
+        paces = {name: it.config(name).get("pace_seconds") for name in expected}
+        assert paces == {"decode-0": 0.05, "prefill-0": None, "encoder-0": None}
 
 
 async def test_draining_goes_from_the_gateway_to_the_encoders(tmp_path: Path) -> None:

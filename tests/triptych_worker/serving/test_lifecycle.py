@@ -127,6 +127,7 @@ def test_a_device_that_is_not_here_ends_with_one_line(folder: Path, tmp_path: Pa
         ({"model": {}}, "model.source"),
         ({"model": {"source": "file:///m"}, "modle": 1}, "modle"),
         ({"model": {"source": "file:///m"}, "threads": -1}, "threads"),
+        ({"model": {"source": "file:///m"}, "pace_seconds": -0.05}, "pace_seconds"),
     ],
 )
 def test_a_wrong_configuration_ends_by_naming_the_field(

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import math
+import os
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -24,6 +26,7 @@ from triptych_worker.domain import Load, Observer
 from triptych_worker.free_cores import FreeCores
 from triptych_worker.language.batching import pack
 from triptych_worker.language.model import LanguageModel
+from triptych_worker.language.pace import Pace
 from triptych_worker.language.pool import KvPool
 from triptych_worker.language.sampling import Chosen, Draw, choose
 from triptych_worker.language.scheduler import Admitted, Chunk, Limits, Scheduler
@@ -48,6 +51,8 @@ class Engine:
         observer: is told how long prompts waited, and their tokens, as soon as it is so: what
             scales this tier must not wait for the end of a prompt or an answer.
         cores: shared with what else computes in this process.
+        pace_seconds: least from one step to the next of answers alone, where others have the
+            cores; 0 is none.
     """
 
     def __init__(
@@ -59,10 +64,13 @@ class Engine:
         observer: Observer,
         *,
         cores: Cores,
+        pace_seconds: float = 0.0,
     ) -> None:
         self._observer = observer
         self._cores = cores
-        self._free_cores = FreeCores(cores.threads)
+        # Of one thread too it is asked whether others leave it the cores.
+        self._free_cores = FreeCores(max(cores.threads, min(os.cpu_count() or 1, 2)))
+        self._pace = Pace(pace_seconds, self._free_cores.most)
         self.model = model
         self.vocabulary = vocabulary
         self.pool = pool
@@ -71,6 +79,7 @@ class Engine:
         self._tickets: dict[int, Ticket] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._kept = False  # anything since the last plan; of the thread
+        self._began = -math.inf  # the last step; of the thread
         self._thread = threading.Thread(target=self._run, name="language-engine", daemon=True)
         # What follows is guarded by the condition's lock.
         self._wake = threading.Condition()
@@ -166,19 +175,32 @@ class Engine:
         while True:
             with self._wake:
                 chunks, messages = self._next_step()
+                rest = self._rest(chunks)
+                if rest > 0:  # whatever comes meanwhile is planned for as well
+                    chunks, self._stepping = (), frozenset()
                 if not self._running:
                     return
                 if not chunks and not messages:
-                    self._wake.wait()
+                    self._wake.wait(rest or None)
+                    if not rest:
+                        self._free_cores.forget()
                     continue
             self._post(messages)
             if chunks:
                 self._cores.submit(partial(self._turn, chunks), self._threads(chunks)).result()
 
+    def _rest(self, chunks: Items[Chunk]) -> float:
+        """Seconds until the step may begin: answers keep a pace, prompts none; under the lock."""
+        if not chunks or _prompt_tokens(chunks, self._sequences):
+            return 0.0
+        return self._pace.rest(time.perf_counter(), self._began, self._free_cores.count())
+
     def _threads(self, chunks: Items[Chunk]) -> int:
         """How many share in a step: prompts are waited for and take all, answers what is free."""
         prompts = any(chunk.length > 1 for chunk in chunks)
-        return self._cores.threads if prompts else self._free_cores.count()
+        return (
+            self._cores.threads if prompts else min(self._cores.threads, self._free_cores.count())
+        )
 
     def _turn(self, chunks: Items[Chunk], waited: bool) -> None:  # noqa: FBT001 - as Cores calls it
         if waited:  # what came meanwhile joins the step
@@ -208,7 +230,7 @@ class Engine:
 
     def _step(self, chunks: Items[Chunk], sequences: Mapping[int, Sequence]) -> _Messages:
         """One forward pass. An error ends the sequences of this step and no others."""
-        began = time.perf_counter()
+        began = self._began = time.perf_counter()
         try:
             self._start(sequences.values(), began)
             messages = self._forward(chunks, sequences)

@@ -107,6 +107,7 @@ def _engine(language: Language, around: Surroundings) -> Engine:
         limits,
         around.observer,
         cores=around.cores,
+        pace_seconds=around.config.pace_seconds,
     )
     engine.start()
     return engine

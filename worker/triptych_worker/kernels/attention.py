@@ -15,9 +15,8 @@ from typing import Final
 import torch
 
 from triptych_worker.kernels.machine import LANES, Code, Processor, Text, processor
-from triptych_worker.kernels.vectors import EXPONENTIAL, constant, narrowed, serves, widened
+from triptych_worker.kernels.vectors import EXPONENTIAL, KINDS, constant, narrowed, serves, widened
 
-_ELEMENTS: Final = {torch.float32: "float", torch.bfloat16: "bfloat"}
 _REGISTERS: Final = 16  # for queries, or what becomes of them; as many are left for the rest
 _UNSEEN: Final = -1e30  # a score whose exponential is nothing
 _ARGUMENTS: Final = (
@@ -147,14 +146,10 @@ def program(shape: Shape) -> str:
     text.add(
         "  %scale32 = trunc i64 %scale to i32",
         "  %scalef = bitcast i32 %scale32 to float",
-        "  %scale1 = insertelement <16 x float> poison, float %scalef, i32 0",
-        "  %scales = shufflevector <16 x float> %scale1, <16 x float> poison,"
-        " <16 x i32> zeroinitializer",
         f"  %items = mul i64 %tokens, {shape.groups}",
-        "  %before = mul i64 %items, %rank",
-        "  %from = sdiv i64 %before, %size",
-        "  %including = add i64 %before, %items",
-        "  %to = sdiv i64 %including, %size",
+    )
+    text.share("%items")
+    text.add(
         "  %any = icmp slt i64 %from, %to",
         "  br i1 %any, label %item, label %end",
         "item:",
@@ -168,7 +163,7 @@ def program(shape: Shape) -> str:
     text.add(f"  %length = load i64, ptr {text.at('%lengths', 'i64', '%token')}")
     offset = text.value(f"mul i64 {start}, {shape.size}")
     offset = text.value(f"add i64 {offset}, {text.value('mul i64 %kvhead, %head')}")
-    element = _ELEMENTS[shape.dtype]
+    element = KINDS[shape.dtype].element
     text.add(
         f"  %k = getelementptr {element}, ptr %keys, i64 {offset}",
         f"  %v = getelementptr {element}, ptr %values, i64 {offset}",
@@ -202,7 +197,7 @@ def _rows(text: Text, shape: Shape) -> list[str]:
 
 def _vectors(text: Text, shape: Shape, pointer: str, offset: str) -> list[str]:
     """One head's numbers from element ``offset`` on, in float32."""
-    element = _ELEMENTS[shape.dtype]
+    element = KINDS[shape.dtype].element
     row = text.at(pointer, element, offset)
     loaded = [
         text.value(f"load <16 x {element}>, ptr {text.at(row, element, str(n * LANES))}, align 4")
@@ -244,13 +239,13 @@ def _loop_end(text: Text, label: str) -> None:
 
 def _score(text: Text, shape: Shape, scores: list[str]) -> None:
     """Scaled products of the group's queries with all keys; beyond them up to 16 are unseen."""
-    queries = []
+    queries, scales = [], text.spread("%scalef")
     for number in range(shape.group):
         head = text.value(f"add i64 %first, {number}")
         offset = text.value(f"mul i64 {head}, {shape.size}")
         offset = text.value(f"add i64 {offset}, {text.value('mul i64 %token, %row')}")
         vectors = _vectors(text, shape, "%query", offset)
-        queries.append([text.value(f"fmul <16 x float> {one}, %scales") for one in vectors])
+        queries.append([text.value(f"fmul <16 x float> {one}, {scales}") for one in vectors])
     label = "score"
     index = _loop(text, label, "item", "%length")
     key = _vectors(text, shape, "%k", text.value(f"mul i64 {index}, {shape.size}"))
@@ -290,7 +285,7 @@ def _soften(text: Text, label: str, row: str) -> str:
     )
     _loop_end(text, f"{label}m")
     one = text.value(f"call float @llvm.vector.reduce.fmax.v16f32(<16 x float> {highest}n)")
-    one = _spread(text, one)
+    one = text.spread(one)
     index = _loop(
         text, f"{label}e", f"{label}m.done", "%whole", step=LANES, sums={total: "zeroinitializer"}
     )
@@ -311,7 +306,7 @@ def _soften(text: Text, label: str, row: str) -> str:
 
 def _sum(text: Text, shape: Shape, scores: list[str], parts: list[str]) -> None:
     """The values' mean by what has become of the scores, written to the output."""
-    element = _ELEMENTS[shape.dtype]
+    element = KINDS[shape.dtype].element
     before = f"soft{shape.group - 1}e.done"
     sums = [[f"%sum.{g}.{n}" for n in range(shape.vectors)] for g in range(shape.group)]
     zeros = dict.fromkeys((name for row in sums for name in row), "zeroinitializer")
@@ -319,7 +314,7 @@ def _sum(text: Text, shape: Shape, scores: list[str], parts: list[str]) -> None:
     value = _vectors(text, shape, "%v", text.value(f"mul i64 {index}, {shape.size}"))
     for row, names in zip(scores, sums, strict=True):
         one = text.value(f"load float, ptr {text.at(row, 'float', index)}")
-        spread = _spread(text, one)
+        spread = text.spread(one)
         for name, vector in zip(names, value, strict=True):
             text.add(
                 f"  {name}n = call <16 x float> @llvm.fma.v16f32(<16 x float> {spread},"
@@ -328,16 +323,9 @@ def _sum(text: Text, shape: Shape, scores: list[str], parts: list[str]) -> None:
     _loop_end(text, "sum")
     for row, names, part in zip(_rows(text, shape), sums, parts, strict=True):
         place = text.at("%out", element, text.value(f"mul i64 {row}, {shape.size}"))
-        spread = _spread(text, part)
+        spread = text.spread(part)
         for number, name in enumerate(names):
             mean = text.value(f"fmul <16 x float> {name}n, {spread}")
             rounded = text.value(narrowed(element, mean))
             target = text.at(place, element, str(number * LANES))
             text.add(f"  store <16 x {element}> {rounded}, ptr {target}, align 4")
-
-
-def _spread(text: Text, number: str) -> str:
-    one = text.value(f"insertelement <16 x float> poison, float {number}, i32 0")
-    return text.value(
-        f"shufflevector <16 x float> {one}, <16 x float> poison, <16 x i32> zeroinitializer"
-    )

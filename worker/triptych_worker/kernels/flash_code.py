@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from triptych_worker.kernels import rows
 from triptych_worker.kernels.flash_room import PANEL, VECTOR, Room
 from triptych_worker.kernels.machine import LANES, Text
 from triptych_worker.kernels.vectors import EXPONENTIAL, PAIRS, Kind, constant, narrowed
@@ -40,25 +41,20 @@ class _Program:
         text = self._text
         text.add(
             PAIRS,
+            rows.MASKED,
             EXPONENTIAL,
             "declare i64 @llvm.smin.i64(i64, i64)",
             "declare i64 @llvm.smax.i64(i64, i64)",
-            "declare <16 x i32> @llvm.masked.load.v16i32.p0(ptr, i32, <16 x i1>, <16 x i32>)",
-            "declare <16 x i16> @llvm.masked.load.v16i16.p0(ptr, i32, <16 x i1>, <16 x i16>)",
         )
-        vector = f"<16 x {self._kind.element}>"
-        name = "v16f32" if self._kind.inputs == 1 else "v16bf16"
-        text.add(f"declare void @llvm.masked.store.{name}.p0({vector}, ptr, i32, <16 x i1>)")
         text.add("define void @entry(ptr %arguments, i64 %rank, i64 %size) {", "start:")
         text.arguments(_ARGUMENTS)
         text.add(
             "  %scale32 = trunc i64 %scale to i32",
             "  %scalef = bitcast i32 %scale32 to float",
             "  %all = mul i64 %count, %heads",
-            "  %before = mul i64 %all, %rank",
-            "  %from = sdiv i64 %before, %size",
-            "  %including = add i64 %before, %all",
-            "  %to = sdiv i64 %including, %size",
+        )
+        text.share("%all")
+        text.add(
             f"  %mine = mul i64 %rank, {self._room.whole}",
             "  %room = getelementptr i8, ptr %scratch, i64 %mine",
         )
@@ -129,26 +125,20 @@ class _Program:
             total = self._load(self._block_of(room.sums, VECTOR, first))
             part = text.value(f"fdiv <16 x float> {constant(1.0)}, {total}")
             means = self._block_of(room.means, room.width * VECTOR, first)
-            rows = []
+            places = []
             for index in range(LANES):
                 query = self._sum(first, index)
                 there = text.value(f"icmp slt i64 {query}, %queries")
                 row = self._row("%o", query, "%outrow")
-                rows.append(text.value(f"select i1 {there}, ptr {row}, ptr {spare}"))
+                places.append(text.value(f"select i1 {there}, ptr {row}, ptr {spare}"))
             for number in range(0, room.width, LANES):
                 vectors = []
                 for index in range(LANES):
                     place = text.at(means, "i8", str((number + index) * VECTOR))
                     vectors.append(text.value(f"fmul <16 x float> {self._load(place)}, {part}"))
-                mask = _mask(self._size - number)
-                for row, vector in zip(rows, self._turned(vectors, "float"), strict=True):
-                    rounded = text.value(narrowed(element, vector))
-                    place = text.at(row, element, str(number))
-                    name = "v16f32" if self._kind.inputs == 1 else "v16bf16"
-                    text.add(
-                        f"  call void @llvm.masked.store.{name}.p0(<16 x {element}> {rounded},"
-                        f" ptr {place}, i32 2, {mask})"
-                    )
+                mask = rows.first(self._size - number)
+                for row, vector in zip(places, self._turned(vectors, "float"), strict=True):
+                    rows.store(text, element, vector, text.at(row, element, str(number)), mask)
 
     # A panel of keys.
 
@@ -200,7 +190,7 @@ class _Program:
         text, room, vector = self._text, self._room, self._kind.vector
         queries = self._block_of(0, room.block, first)
         scores = text.at("%room", "i8", str(room.scores))
-        scale = self._spread("%scalef", "float")
+        scale = text.spread("%scalef")
         with text.loop("key", "0", "%some", _KEYS) as key:
             rows = [
                 self._row(keys, self._least(self._sum(key, index), "%lastkey"), "%keyrow")
@@ -224,14 +214,14 @@ class _Program:
         """Scores of keys that a query does not see: the first of the block sees ``limit``."""
         text = self._text
         lanes = ", ".join(f"i32 {lane}" for lane in range(LANES))
-        growth = self._spread(text.value("trunc i64 %growth to i32"), "i32")
+        growth = text.spread(text.value("trunc i64 %growth to i32"), "i32")
         grown = text.value(f"mul <16 x i32> {growth}, <{lanes}>")
-        least = self._spread(text.value(f"trunc i64 {limit} to i32"), "i32")
+        least = text.spread(text.value(f"trunc i64 {limit} to i32"), "i32")
         limits = text.value(f"add <16 x i32> {least}, {grown}")
         begin = text.value(f"call i64 @llvm.smax.i64(i64 {limit}, i64 0)")
         with text.loop("hide", begin, "%whole") as key:
             place = self._scores_of(key)
-            number = self._spread(text.value(f"trunc i64 {key} to i32"), "i32")
+            number = text.spread(text.value(f"trunc i64 {key} to i32"), "i32")
             seen = text.value(f"icmp slt <16 x i32> {number}, {limits}")
             score = self._load(place)
             unseen = constant(_UNSEEN)
@@ -345,20 +335,14 @@ class _Program:
         place = self._text.at(row, kind, str(first))
         return self._text.value(
             f"call <16 x {kind}> @llvm.masked.load.v16{kind}.p0(ptr {place}, i32 2,"
-            f" {_mask(size - first)}, <16 x {kind}> zeroinitializer)"
+            f" <16 x i1> {rows.first(size - first)}, <16 x {kind}> zeroinitializer)"
         )
 
     def _inputs(self, place: str) -> str:
         """32 bits, whatever they are, for each of the 16 sums."""
         number = self._text.value(f"load i32, ptr {place}, align 2")
-        spread = self._spread(number, "i32")
+        spread = self._text.spread(number, "i32")
         return self._text.value(f"bitcast <16 x i32> {spread} to {self._kind.vector}")
-
-    def _spread(self, number: str, kind: str) -> str:
-        one = self._text.value(f"insertelement <16 x {kind}> poison, {kind} {number}, i32 0")
-        return self._text.value(
-            f"shufflevector <16 x {kind}> {one}, <16 x {kind}> poison, <16 x i32> zeroinitializer"
-        )
 
     def _turned(self, rows: list[str], kind: str) -> list[str]:
         """The columns of 16 rows of 16: halves, quarters and so on change places."""
@@ -380,8 +364,3 @@ class _Program:
         """``other`` where either is NaN: what is wrong shows in the exponentials."""
         above = self._text.value(f"fcmp ogt <16 x float> {one}, {other}")
         return f"select <16 x i1> {above}, <16 x float> {one}, <16 x float> {other}"
-
-
-def _mask(count: int) -> str:
-    bits = ", ".join(f"i1 {'true' if lane < count else 'false'}" for lane in range(LANES))
-    return f"<16 x i1> <{bits}>"

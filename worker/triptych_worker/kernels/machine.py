@@ -118,6 +118,22 @@ class Text:
         """The address of element ``index`` of ``kind`` from ``pointer`` on."""
         return self.value(f"getelementptr {kind}, ptr {pointer}, i64 {index}")
 
+    def share(self, total: str) -> None:
+        """Which of ``total`` items are this thread's: from ``%from`` below ``%to``."""
+        self.add(
+            f"  %before = mul i64 {total}, %rank",
+            "  %from = sdiv i64 %before, %size",
+            f"  %including = add i64 %before, {total}",
+            "  %to = sdiv i64 %including, %size",
+        )
+
+    def spread(self, number: str, kind: str = "float") -> str:
+        """16 times ``number``."""
+        one = self.value(f"insertelement <16 x {kind}> poison, {kind} {number}, i32 0")
+        return self.value(
+            f"shufflevector <16 x {kind}> {one}, <16 x {kind}> poison, <16 x i32> zeroinitializer"
+        )
+
     @contextmanager
     def loop(
         self,

@@ -86,7 +86,7 @@ def program(dtype: torch.dtype) -> str:
         "start:",
     )
     text.arguments(_ARGUMENTS)
-    rows.share(text)
+    text.share("%rows")
     lanes = ", ".join(f"i32 {lane}" for lane in range(LANES))
     text.add(
         "  %epsilon32 = trunc i64 %epsilon to i32",
@@ -135,10 +135,7 @@ def _scale(text: Text, element: str, row: str) -> str:
         f"call float @llvm.sqrt.f32(float {text.value(f'fadd float {mean}, %least')})"
     )
     one = text.value(f"fdiv float 1.0, {root}")
-    one = text.value(f"insertelement <16 x float> poison, float {one}, i32 0")
-    return text.value(
-        f"shufflevector <16 x float> {one}, <16 x float> poison, <16 x i32> zeroinitializer"
-    )
+    return text.spread(one)
 
 
 def _squared(number: str, total: str) -> str:

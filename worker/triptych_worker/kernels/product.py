@@ -171,11 +171,9 @@ def program(dtype: torch.dtype, rest: int, at_once: int) -> str:
         "start:",
     )
     text.arguments(_ARGUMENTS)
+    text.add()
+    text.share("%blocks")
     text.add(
-        "  %before = mul i64 %blocks, %rank",
-        "  %from = sdiv i64 %before, %size",
-        "  %including = add i64 %before, %blocks",
-        "  %to = sdiv i64 %including, %size",
         f"  %width = mul i64 %blocks, {LANES}",
         f"  %stride = mul i64 %steps, {_BLOCK}",
         "  %any = icmp slt i64 %from, %to",
@@ -257,11 +255,7 @@ def _step(text: Text, kind: Kind, step: str, sums: list[str], inputs: list[str])
     weight = text.value(f"load {kind.vector}, ptr {place}, align 64")
     for total, row in zip(sums, inputs, strict=True):
         number = text.value(f"load i32, ptr {text.at(row, 'i32', step)}")
-        one = text.value(f"insertelement <16 x i32> poison, i32 {number}, i32 0")
-        spread = text.value(
-            f"shufflevector <16 x i32> {one}, <16 x i32> poison, <16 x i32> zeroinitializer"
-        )
-        spread = text.value(f"bitcast <16 x i32> {spread} to {kind.vector}")
+        spread = text.value(f"bitcast <16 x i32> {text.spread(number, 'i32')} to {kind.vector}")
         text.add(f"  {total}n = {kind.added(total, weight, spread)}")
 
 

@@ -91,7 +91,7 @@ def program(dtype: torch.dtype, size: int) -> str:
         "start:",
     )
     text.arguments(_ARGUMENTS)
-    rows.share(text)
+    text.share("%rows")
     text.add(f"  %whole = mul i64 %heads, {size}")
     with text.loop("row", "%from", "%to") as row:
         angle = text.value(f"mul i64 {row}, {size}")

@@ -19,16 +19,6 @@ MASKED: Final = "\n".join(
 _BYTES: Final = {"float": 4, "bfloat": 2}
 
 
-def share(text: Text) -> None:
-    """Which of the ``%rows`` rows are this thread's: from ``%from`` below ``%to``."""
-    text.add(
-        "  %before = mul i64 %rows, %rank",
-        "  %from = sdiv i64 %before, %size",
-        "  %including = add i64 %before, %rows",
-        "  %to = sdiv i64 %including, %size",
-    )
-
-
 def first(count: int) -> str:
     """The mask of the first ``count`` of 16 numbers."""
     return f"<{', '.join(f'i1 {str(lane < count).lower()}' for lane in range(LANES))}>"
